@@ -1,0 +1,4 @@
+//! The `strata` binary.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! CPU kernels of the forward pass and the threads that run them.

@@ -1,0 +1,1 @@
+//! Block types: scalar decoders to f32, and a few encoders.

@@ -1,0 +1,2 @@
+//! Decode and prefill loops, sampling and conversations.
+#![forbid(unsafe_code)]
