@@ -16,11 +16,15 @@
 //!
 //! Bytes are not trusted. Any bytes decode to some values; a scale that is NaN or infinite gives values that are not
 //! finite, and [`nonfinite_blocks`] counts the blocks in which that happens.
+//!
+//! [`encode`] goes the other way for the types that the engine itself writes: small models made for tests, and copies
+//! of tensors in another precision. It is no replacement for a quantiser that weighs errors by importance.
 
 use std::fmt;
 
 use crate::GgmlType;
 
+mod encode;
 mod float;
 mod fp4;
 mod iq1;
@@ -31,6 +35,8 @@ mod k;
 mod legacy;
 mod q2_0;
 pub mod tables;
+
+pub use encode::{EncodeError, can_encode, encode};
 
 /// The bytes given do not hold the number of values asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
