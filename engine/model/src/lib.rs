@@ -1,2 +1,44 @@
-//! qwen4exp: the forward pass and the state it carries.
+//! qwen4exp, the architecture of Qwen3.8-Flash-Next: its forward pass and the state it carries.
+//!
+//! The pass is written once, in [`Model::forward`], over the operations of [`Ops`]; [`CpuOps`] performs them on the
+//! CPU. Everything that must survive from one token to the next, and be rolled back when tokens are taken back, lives
+//! in one [`State`].
+//!
+//! ```no_run
+//! use strata_gguf::Gguf;
+//! use strata_model::{CpuOps, Model, Silent, Want};
+//!
+//! let gguf = Gguf::open("model.gguf".as_ref())?;
+//! let model = Model::load(&gguf, CpuOps::new(0), &mut |_| ())?;
+//! let mut state = model.new_state(4096);
+//! let logits = model.forward(&mut state, &[1, 2, 3], Want::Last, &mut Silent)?.logits;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The network in one breath
+//!
+//! A token's embedding starts four equal residual streams. Each layer reads a gated mix of the streams (a
+//! *hyper-connection*), runs a mixer (gated delta-net, or sparse attention in every fourth layer), adds the result to
+//! every stream with its own weight, and does the same again for a mixture of experts. One early layer first adds
+//! values looked up in a large table by hashes of the last two and three tokens. A last mix of the streams meets the
+//! head.
 #![forbid(unsafe_code)]
+
+mod config;
+mod cpu;
+mod error;
+mod forward;
+mod loader;
+mod ngram;
+mod ops;
+mod state;
+mod weights;
+
+pub use config::{Attention, Delta, Indexer, LayerKind, ModelConfig, NgramConfig};
+pub use cpu::CpuOps;
+pub use error::{Error, Result};
+pub use forward::{Model, Observer, Output, Silent, Want};
+pub use loader::Progress;
+pub use ngram::NgramHash;
+pub use ops::{ExpertTensors, Ops, Routing};
+pub use state::{Snapshot, State};

@@ -1,2 +1,18 @@
-//! Decode and prefill loops, sampling and conversations.
+//! What turns a model into answers: sampling, the prefill and decode loops, conversations.
+//!
+//! An [`Engine`] is a loaded model with its tokenizer and chat template. A [`Session`] is one sequence on it:
+//! [`Session::generate`] reads a prompt (only the part that the session has not read yet) and streams an answer. A
+//! [`Chat`] keeps the messages of a conversation and renders them through the template.
 #![forbid(unsafe_code)]
+
+mod chat;
+mod engine;
+mod error;
+mod sampler;
+mod session;
+
+pub use chat::{Chat, ChatOptions};
+pub use engine::Engine;
+pub use error::{Error, Result};
+pub use sampler::{Sampler, SamplingParams};
+pub use session::{Answer, Event, Finish, GenerateParams, Session, Timings};

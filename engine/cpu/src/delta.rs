@@ -1,0 +1,163 @@
+//! The gated delta rule: the recurrence of the linear-attention layers.
+
+use crate::elementwise::{sigmoid, softplus};
+use crate::norm;
+use crate::pool::Pool;
+
+/// Added to the sum of squares when queries and keys are brought to unit length.
+const L2_EPS: f32 = 1e-6;
+
+/// The shape of a gated delta-net layer. Value head `j` reads key head `j mod key_heads` (the order of GGUF files).
+#[derive(Debug, Clone, Copy)]
+pub struct DeltaShape {
+    /// Key and query heads.
+    pub key_heads: usize,
+    /// Value heads.
+    pub value_heads: usize,
+    /// Width of a head, of keys and values alike.
+    pub dim: usize,
+}
+
+impl DeltaShape {
+    /// Channels of the projected and convolved input: queries, keys, values.
+    pub fn channels(&self) -> usize {
+        (2 * self.key_heads + self.value_heads) * self.dim
+    }
+
+    /// Values of the recurrent state, `[value_heads][key dim][value dim]`.
+    pub fn state_len(&self) -> usize {
+        self.value_heads * self.dim * self.dim
+    }
+}
+
+/// Runs the recurrence over consecutive tokens and leaves the state behind the last.
+///
+/// `qkv` is `[rows][channels]` after convolution (queries and keys are normalised here, in place); `beta` and `alpha`
+/// are the projections `[rows][value_heads]` before their activations; `a` is `-exp(A_log)` and `dt` the bias of
+/// alpha, per value head; `out` is `[rows][value_heads * dim]`. The order within a token is decay, read, delta, write,
+/// output; the output is read after the write.
+pub fn scan(
+    pool: &Pool,
+    shape: DeltaShape,
+    qkv: &mut [f32],
+    beta: &[f32],
+    alpha: &[f32],
+    a: &[f32],
+    dt: &[f32],
+    state: &mut [f32],
+    out: &mut [f32],
+) {
+    let DeltaShape { key_heads, value_heads, dim } = shape;
+    let channels = shape.channels();
+    let rows = qkv.len() / channels;
+    pool.rows(qkv, channels, 1, |_, rows| {
+        for row in rows.chunks_exact_mut(channels) {
+            let (q, kv) = row.split_at_mut(key_heads * dim);
+            q.chunks_exact_mut(dim).for_each(|q| norm::l2(q, L2_EPS, 1.0 / (dim as f32).sqrt()));
+            kv[..key_heads * dim].chunks_exact_mut(dim).for_each(|k| norm::l2(k, L2_EPS, 1.0));
+        }
+    });
+    let qkv = &*qkv;
+    let mut by_head = vec![0.0; out.len()];
+    let heads: Vec<_> =
+        state.chunks_exact_mut(dim * dim).zip(by_head.chunks_exact_mut(rows * dim)).enumerate().collect();
+    pool.each(heads, |(j, (state, out))| {
+        let key = j % key_heads;
+        let mut read = vec![0.0; dim];
+        for (t, out) in out.chunks_exact_mut(dim).enumerate() {
+            let row = &qkv[t * channels..(t + 1) * channels];
+            let q = &row[key * dim..][..dim];
+            let k = &row[(key_heads + key) * dim..][..dim];
+            let v = &row[(2 * key_heads + j) * dim..][..dim];
+            let at = t * value_heads + j;
+            let decay = (a[j] * softplus(alpha[at] + dt[j])).exp();
+            step(state, q, k, v, decay, sigmoid(beta[at]), &mut read, out);
+        }
+    });
+    // [heads][rows][dim] to [rows][heads][dim], a row of `dim` values at a time.
+    for (j, head) in by_head.chunks_exact(rows * dim).enumerate() {
+        for (t, o) in head.chunks_exact(dim).enumerate() {
+            out[(t * value_heads + j) * dim..][..dim].copy_from_slice(o);
+        }
+    }
+}
+
+/// One token of one head: `S *= decay; d = beta (v - S^T k); S += k d^T; out = S^T q`.
+fn step(
+    state: &mut [f32],
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    decay: f32,
+    beta: f32,
+    delta: &mut [f32],
+    out: &mut [f32],
+) {
+    let dim = v.len();
+    delta.fill(0.0);
+    for (s, &k) in state.chunks_exact_mut(dim).zip(k) {
+        for (s, d) in s.iter_mut().zip(delta.iter_mut()) {
+            *s *= decay;
+            *d += *s * k;
+        }
+    }
+    for (d, &v) in delta.iter_mut().zip(v) {
+        *d = beta * (v - *d);
+    }
+    out.fill(0.0);
+    for ((s, &k), &q) in state.chunks_exact_mut(dim).zip(k).zip(q) {
+        for ((s, &d), o) in s.iter_mut().zip(delta.iter()).zip(out.iter_mut()) {
+            *s += k * d;
+            *o += *s * q;
+        }
+    }
+}
+
+/// `o[t][j] = rms(o[t][j]) * gamma * sigmoid(z[t][j])` for every head in place.
+pub fn gated_norm(o: &mut [f32], gamma: &[f32], z: &[f32], eps: f32) {
+    norm::rms_heads(o, gamma, eps);
+    o.iter_mut().zip(z).for_each(|(o, &z)| *o *= sigmoid(z));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_split_and_any_thread_count_give_the_same_bits() {
+        let shape = DeltaShape { key_heads: 2, value_heads: 4, dim: 8 };
+        let rows = 11;
+        let wave = |n: usize, f: f32| -> Vec<f32> { (0..n).map(|i| (i as f32 * f).sin()).collect() };
+        let (qkv, beta, alpha) =
+            (wave(rows * shape.channels(), 0.37), wave(rows * 4, 0.9), wave(rows * 4, 1.3));
+        let (a, dt) = (vec![-0.5, -1.0, -2.0, -0.1], vec![0.1, 0.2, 0.3, 0.4]);
+        let run = |threads: usize, piece: usize| {
+            let pool = Pool::new(threads);
+            let (mut state, mut out) = (vec![0.0; shape.state_len()], Vec::new());
+            for first in (0..rows).step_by(piece) {
+                let n = piece.min(rows - first);
+                let mut x = qkv[first * shape.channels()..(first + n) * shape.channels()].to_vec();
+                let mut o = vec![0.0; n * 4 * 8];
+                let (b, al) = (&beta[first * 4..(first + n) * 4], &alpha[first * 4..(first + n) * 4]);
+                scan(&pool, shape, &mut x, b, al, &a, &dt, &mut state, &mut o);
+                out.extend(o);
+            }
+            (state, out)
+        };
+        let whole = run(1, rows);
+        for (threads, piece) in [(1, 1), (2, 3), (3, 4), (2, rows)] {
+            assert_eq!(run(threads, piece), whole, "{threads} threads, pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn a_fresh_state_returns_the_value_along_its_key() {
+        let shape = DeltaShape { key_heads: 1, value_heads: 1, dim: 2 };
+        let mut qkv = [1.0, 0.0, 1.0, 0.0, 3.0, 5.0];
+        let (mut state, mut out) = ([0.0; 4], [0.0; 2]);
+        // beta = sigmoid(30) = 1: the write stores v under k, and q = k / sqrt(2) reads it back.
+        scan(&Pool::new(1), shape, &mut qkv, &[30.0], &[0.0], &[-1.0], &[0.0], &mut state, &mut out);
+        let half = 1.0 / 2.0f32.sqrt();
+        assert!((out[0] - 3.0 * half).abs() < 1e-5 && (out[1] - 5.0 * half).abs() < 1e-5, "{out:?}");
+    }
+}

@@ -1,0 +1,341 @@
+//! The forward pass.
+
+use crate::config::ModelConfig;
+use crate::error::{Error, Result};
+use crate::loader::{Loader, Progress};
+use crate::ngram::NgramHash;
+use crate::ops::{Ops, Routing};
+use crate::state::{IndexState, LayerState, Snapshot, State};
+use crate::weights::{AttentionWeights, DeltaWeights, Mixer, MoeWeights, NgramWeights, TokenMixer, Weights};
+use strata_cpu::attention::AttentionShape;
+use strata_cpu::delta::DeltaShape;
+use strata_cpu::rope::Rope;
+use strata_gguf::{Gguf, Tensor};
+
+/// Which rows of a window need logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// None: the window is a part of a prompt that others follow.
+    Nothing,
+    /// The last row.
+    Last,
+    /// Every row.
+    All,
+}
+
+/// What a pass returns.
+pub struct Output<O: Ops> {
+    /// `[wanted rows][vocab]`.
+    pub logits: Vec<f32>,
+    /// The residual streams of every row before the last mix, `[rows][streams][hidden]`: the draft layer's input.
+    pub residual: O::Buf,
+}
+
+/// Watches a pass from inside.
+pub trait Observer {
+    /// Whether [`Observer::residual`] is called; it costs a copy from the device per layer.
+    fn wants_residuals(&self) -> bool {
+        false
+    }
+
+    /// The residual streams behind a layer, `[rows][streams][hidden]`.
+    fn residual(&mut self, _layer: usize, _values: &[f32]) {}
+
+    /// The experts that a layer chose for the rows of the window.
+    fn routing(&mut self, _layer: usize, _routing: &Routing) {}
+}
+
+/// An observer that looks away.
+pub struct Silent;
+
+impl Observer for Silent {}
+
+/// A model on a device.
+pub struct Model<O: Ops> {
+    config: ModelConfig,
+    weights: Weights<O>,
+    ops: O,
+    rope: Rope,
+    hash: Option<NgramHash>,
+    /// The n-gram table as the file holds it, for reading ahead.
+    table: Option<Tensor>,
+    warnings: Vec<String>,
+}
+
+impl<O: Ops> Model<O> {
+    /// Loads the model of a file onto a device.
+    ///
+    /// # Errors
+    /// The file is of another architecture, lacks a tensor or key, or holds one of the wrong shape; each is named.
+    pub fn load(gguf: &Gguf, ops: O, progress: &mut dyn FnMut(Progress)) -> Result<Model<O>> {
+        let config = ModelConfig::from_gguf(gguf)?;
+        let loader = Loader::new(gguf, &config, &ops);
+        let weights = loader.load(progress)?;
+        let mut warnings = config.warnings.clone();
+        warnings.extend(loader.unknown());
+        Ok(Model {
+            rope: Rope::new(config.attention.n_rot, config.attention.rope_base),
+            hash: config.ngram.clone().map(NgramHash::new),
+            table: config.ngram.as_ref().and_then(|_| gguf.tensor("per_layer_token_embd.weight").cloned()),
+            config,
+            weights,
+            ops,
+            warnings,
+        })
+    }
+
+    /// The dimensions.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The device.
+    pub fn ops(&self) -> &O {
+        &self.ops
+    }
+
+    /// What was odd about the file and how it was read.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// A state before the first token, for at most `capacity` tokens.
+    pub fn new_state(&self, capacity: usize) -> State<O> {
+        State::new(&self.config, &self.ops, capacity)
+    }
+
+    /// Remembers a point of a state. See [`State::snapshot`].
+    ///
+    /// # Errors
+    /// The state is unusable after a failed pass.
+    pub fn snapshot(&self, state: &State<O>) -> Result<Snapshot<O>> {
+        state.snapshot(&self.ops)
+    }
+
+    /// Returns a state to a snapshot. See [`State::restore`].
+    ///
+    /// # Errors
+    /// The snapshot is of another history.
+    pub fn restore(&self, state: &mut State<O>, snapshot: &Snapshot<O>) -> Result<()> {
+        state.restore(&self.config, &self.ops, snapshot)
+    }
+
+    /// Starts reading the n-gram rows that `next` will need behind the tokens of `state`, without waiting for them.
+    pub fn prefetch(&self, state: &State<O>, next: &[u32]) {
+        if let (Some(table), Some(_)) = (&self.table, &self.hash) {
+            for row in self.ngram_rows(&state.tokens, next) {
+                table.prefetch_rows(row, 1);
+            }
+        }
+    }
+
+    /// The n-gram rows of each of `tokens` behind `before`.
+    fn ngram_rows(&self, before: &[u32], tokens: &[u32]) -> Vec<u64> {
+        let Some(hash) = &self.hash else { return Vec::new() };
+        // Only the last few predecessors enter the hash.
+        let reach = hash.config().longest - 1;
+        let mut sequence = before[before.len().saturating_sub(reach)..].to_vec();
+        let mut rows = Vec::with_capacity(tokens.len() * hash.heads());
+        for &token in tokens {
+            sequence.push(token);
+            hash.rows(&sequence, &mut rows);
+        }
+        rows
+    }
+
+    /// Reads `tokens` behind those of `state` in one causal pass and moves the state on.
+    ///
+    /// Any division of a sequence into windows gives the same logits and the same state, bit for bit.
+    ///
+    /// # Errors
+    /// A token is outside the vocabulary or the context is full (the state is unchanged), or a value stopped being a
+    /// number (the state must be restored to a snapshot before it is used again).
+    pub fn forward(
+        &self,
+        state: &mut State<O>,
+        tokens: &[u32],
+        want: Want,
+        observer: &mut dyn Observer,
+    ) -> Result<Output<O>> {
+        let (c, ops, first) = (&self.config, &self.ops, state.tokens.len());
+        if state.broken {
+            return Err(Error::State("the state was left unusable by a failed pass; restore a snapshot first"));
+        }
+        if let Some(&id) = tokens.iter().find(|&&t| t as usize >= c.vocab) {
+            return Err(Error::Token { id, vocab: c.vocab });
+        }
+        if first + tokens.len() > state.capacity() {
+            return Err(Error::ContextFull { asked: first + tokens.len(), capacity: state.capacity() });
+        }
+        if tokens.is_empty() {
+            return Ok(Output { logits: Vec::new(), residual: ops.zeros(0) });
+        }
+        state.broken = true;
+        let rows: Vec<u64> = tokens.iter().map(|&t| t.into()).collect();
+        let mut r = ops.repeat(&ops.gather(&self.weights.embedding, &rows), c.hidden, c.streams);
+        self.check(&r, first, || "the token embedding".into())?;
+        for (i, layer) in self.weights.layers.iter().enumerate() {
+            if let (Some(w), Some(n), Some(history)) = (&self.weights.ngram, &c.ngram, &mut state.ngram)
+                && n.layer == i
+            {
+                let rows = self.ngram_rows(&state.tokens, tokens);
+                let added = self.ngram(w, &r, &rows, n.taps, n.longest, history);
+                ops.add(&mut r, &added);
+                self.check(&r, first, || format!("layer {i} (n-gram module)"))?;
+            }
+            let (x, weights) = self.mix(&layer.mixer_in, &r);
+            let y = match (&layer.mixer, &mut state.layers[i]) {
+                (TokenMixer::Delta(w), LayerState::Delta { conv, state }) => self.delta(w, &x, conv, state),
+                (TokenMixer::Attention(w), LayerState::Attention { keys, values, index }) => {
+                    self.attention(w, &x, first, tokens.len(), keys, values, index.as_mut())
+                }
+                _ => return Err(Error::State("the state was made for another model")),
+            };
+            self.write(&mut r, weights.as_ref(), &y);
+            let kind = match layer.mixer {
+                TokenMixer::Delta(_) => "delta-net",
+                TokenMixer::Attention(_) => "attention",
+            };
+            self.check(&r, first, || format!("layer {i} ({kind})"))?;
+
+            let (x, weights) = self.mix(&layer.moe_in, &r);
+            let logits = ops.mul(&layer.moe.router, &x);
+            let routing = ops.route(&logits, c.experts, c.experts_used);
+            observer.routing(i, &routing);
+            let y = self.moe(&layer.moe, &x, &routing);
+            self.write(&mut r, weights.as_ref(), &y);
+            self.check(&r, first, || format!("layer {i} (experts)"))?;
+            if observer.wants_residuals() {
+                observer.residual(i, &ops.download(&r));
+            }
+        }
+        let logits = match want {
+            Want::Nothing => Vec::new(),
+            Want::Last => self.head(&ops.tail(&r, c.residual_len()), first + tokens.len() - 1)?,
+            Want::All => self.head(&r, first)?,
+        };
+        state.commit(tokens);
+        state.broken = false;
+        Ok(Output { logits, residual: r })
+    }
+
+    fn head(&self, r: &O::Buf, first: usize) -> Result<Vec<f32>> {
+        let (x, _) = self.mix(&self.weights.head_in, r);
+        let logits = self.ops.mul(&self.weights.head, &x);
+        match self.ops.nonfinite(&logits, self.config.vocab) {
+            None => Ok(self.ops.download(&logits)),
+            Some((row, value)) => Err(Error::NonFinite { value, place: "the head".into(), position: first + row }),
+        }
+    }
+
+    fn check(&self, r: &O::Buf, first: usize, place: impl FnOnce() -> String) -> Result<()> {
+        match self.ops.nonfinite(r, self.config.residual_len()) {
+            None => Ok(()),
+            Some((row, value)) => Err(Error::NonFinite { value, place: place(), position: first + row }),
+        }
+    }
+
+    /// A hyper-connection's read: the gated mean of the normalised streams, and the weights of the write that follows.
+    fn mix(&self, w: &Mixer<O>, r: &O::Buf) -> (O::Buf, Option<O::Buf>) {
+        let (c, ops) = (&self.config, &self.ops);
+        // The trained formulas divide both projections by the number of streams.
+        let divisor = c.streams as f32;
+        let n = ops.group_norm(r, &w.norm, c.streams, c.eps);
+        let mut low = ops.mul(&w.down, &n);
+        ops.silu_scaled(&mut low, divisor);
+        let gate = ops.mul(&w.up, &low);
+        let x = ops.mix_streams(&gate, &n, c.streams, c.hidden);
+        let weights = w.inject.as_ref().map(|inject| {
+            let mut a = ops.mul(inject, &n);
+            ops.inject_weights(&mut a, divisor);
+            a
+        });
+        (x, weights)
+    }
+
+    /// A hyper-connection's write: the block's output into every stream.
+    fn write(&self, r: &mut O::Buf, weights: Option<&O::Buf>, y: &O::Buf) {
+        if let Some(a) = weights {
+            self.ops.add_to_streams(r, a, y, self.config.hidden);
+        }
+    }
+
+    fn ngram(
+        &self,
+        w: &NgramWeights<O>,
+        r: &O::Buf,
+        rows: &[u64],
+        taps: usize,
+        dilation: usize,
+        history: &mut O::Buf,
+    ) -> O::Buf {
+        let (c, ops) = (&self.config, &self.ops);
+        let e = ops.gather(&w.table, rows);
+        let k = ops.group_norm(&ops.mul(&w.key, &e), &w.norm_key, c.streams, c.eps);
+        let q = ops.group_norm(r, &w.norm_query, c.streams, c.eps);
+        let v = ops.mul(&w.value, &e);
+        let mut gated = ops.ngram_gate(&k, &q, &v, c.hidden);
+        // The convolution sees the normalised value; what passes beside it is not normalised.
+        let u = ops.group_norm(&gated, &w.norm_conv, c.streams, c.eps);
+        let y = ops.conv_silu(&u, &w.conv, taps, dilation, c.residual_len(), history);
+        ops.add(&mut gated, &y);
+        gated
+    }
+
+    fn delta(&self, w: &DeltaWeights<O>, x: &O::Buf, conv: &mut O::Buf, state: &mut O::Buf) -> O::Buf {
+        let (d, ops) = (self.config.delta, &self.ops);
+        let shape = DeltaShape { key_heads: d.key_heads, value_heads: d.value_heads, dim: d.dim };
+        let qkv = ops.mul(&w.qkv, x);
+        let qkv = ops.conv_silu(&qkv, &w.conv, d.taps, 1, shape.channels(), conv);
+        let (beta, alpha) = (ops.mul(&w.beta, x), ops.mul(&w.alpha, x));
+        let mut o = ops.delta_scan(shape, qkv, &beta, &alpha, &w.a, &w.dt, state);
+        ops.gated_norm(&mut o, &w.norm, &ops.mul(&w.z, x), self.config.eps);
+        ops.mul(&w.out, &o)
+    }
+
+    fn attention(
+        &self,
+        w: &AttentionWeights<O>,
+        x: &O::Buf,
+        first: usize,
+        rows: usize,
+        keys: &mut O::Cache,
+        values: &mut O::Cache,
+        index: Option<&mut IndexState<O>>,
+    ) -> O::Buf {
+        let (a, eps, ops, rope) = (self.config.attention, self.config.eps, &self.ops, &self.rope);
+        let shape = AttentionShape { heads: a.heads, kv_heads: a.kv_heads, dim: a.dim };
+        let (mut q, gate) = ops.split_heads(&ops.mul(&w.q, x), a.dim);
+        ops.norm_rope(&mut q, &w.q_norm, eps, rope, a.heads, first);
+        let mut k = ops.mul(&w.k, x);
+        ops.norm_rope(&mut k, &w.k_norm, eps, rope, a.kv_heads, first);
+        ops.append(keys, &k);
+        ops.append(values, &ops.mul(&w.v, x));
+        let visible = first + rows;
+        let selection = match (&w.indexer, a.indexer, index) {
+            (Some(w), Some(i), Some(index)) => {
+                ops.append(&mut index.raw, &ops.mul(&w.k, x));
+                let complete = first / i.block..visible / i.block;
+                ops.pool_blocks(&index.raw, &mut index.blocks, &w.k_norm, eps, rope, i.block, complete);
+                if visible / i.block <= i.budget {
+                    ops.select_all(first, rows)
+                } else {
+                    let mut q = ops.mul(&w.q, x);
+                    ops.norm_rope(&mut q, &w.q_norm, eps, rope, i.heads, first);
+                    ops.select(&q, &index.blocks, &i, first)
+                }
+            }
+            _ => ops.select_all(first, rows),
+        };
+        let o = ops.attend(shape, &q, &gate, keys, values, &selection);
+        ops.mul(&w.out, &o)
+    }
+
+    fn moe(&self, w: &MoeWeights<O>, x: &O::Buf, routing: &Routing) -> O::Buf {
+        let ops = &self.ops;
+        let mut out = ops.expert_sum(&w.experts, x, routing);
+        let shared = ops.mul(&w.down, &ops.swiglu(ops.mul(&w.gate, x), &ops.mul(&w.up, x)));
+        ops.add_gated(&mut out, &ops.mul(&w.shared_gate, x), &shared);
+        out
+    }
+}

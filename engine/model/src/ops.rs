@@ -1,0 +1,186 @@
+//! The operations the forward pass is made of.
+
+use crate::error::Result;
+use strata_cpu::attention::AttentionShape;
+use strata_cpu::delta::DeltaShape;
+use strata_cpu::rope::Rope;
+use strata_gguf::Tensor;
+
+/// The tensors of a layer's routed experts.
+pub struct ExpertTensors {
+    /// Gate and up projections, apart or fused.
+    pub gate_up: strata_cpu::experts::GateUp,
+    /// Down projections.
+    pub down: Tensor,
+    /// Factors on gate, up and down products.
+    pub scales: [f32; 3],
+    /// Number of experts.
+    pub count: usize,
+    /// Length of a token's vector.
+    pub hidden: usize,
+    /// Width of an expert.
+    pub width: usize,
+}
+
+/// The experts chosen for the rows of a window.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Routing {
+    /// Experts per row.
+    pub used: usize,
+    /// `[rows][used]`, best first.
+    pub ids: Vec<u16>,
+    /// `[rows][used]`, summing to 1 in each row.
+    pub weights: Vec<f32>,
+}
+
+/// A device that can run the model.
+///
+/// Buffers hold f32 rows, one row per token of the window; the number of rows follows from their length. The rule that
+/// every implementation keeps: a row's result does not depend on the other rows of its window, bit for bit.
+pub trait Ops {
+    /// Values on the device.
+    type Buf;
+    /// A weight matrix on the device, or where the device can read it.
+    type Matrix;
+    /// The routed experts of one layer.
+    type Experts;
+    /// Rows that grow with the sequence: keys, values, indexer keys.
+    type Cache;
+    /// The positions each row attends to.
+    type Selection;
+
+    // Moving things onto and off the device.
+
+    /// `len` zeros.
+    fn zeros(&self, len: usize) -> Self::Buf;
+    /// A copy of host values.
+    fn upload(&self, values: &[f32]) -> Self::Buf;
+    /// A copy of device values.
+    fn download(&self, buf: &Self::Buf) -> Vec<f32>;
+    /// A copy on the device.
+    fn duplicate(&self, buf: &Self::Buf) -> Self::Buf;
+    /// The last `len` values of a buffer.
+    fn tail(&self, buf: &Self::Buf, len: usize) -> Self::Buf;
+    /// Makes a matrix of a tensor; products are multiplied by `scale`.
+    ///
+    /// # Errors
+    /// The device has no room or no kernel for it.
+    fn matrix(&self, tensor: &Tensor, scale: f32) -> Result<Self::Matrix>;
+    /// Makes the experts of a layer.
+    ///
+    /// # Errors
+    /// The device has no room or no kernel for them.
+    fn experts(&self, tensors: ExpertTensors) -> Result<Self::Experts>;
+    /// An empty cache for at most `capacity` rows of `row_len` values.
+    fn cache(&self, row_len: usize, capacity: usize) -> Self::Cache;
+    /// Appends the rows of a buffer.
+    fn append(&self, cache: &mut Self::Cache, rows: &Self::Buf);
+    /// Keeps the first `rows` rows of `row_len` values.
+    fn truncate(&self, cache: &mut Self::Cache, rows: usize, row_len: usize);
+    /// Index of the first row, of `row_len` values, that holds NaN or infinity, and which of the two.
+    fn nonfinite(&self, buf: &Self::Buf, row_len: usize) -> Option<(usize, &'static str)>;
+
+    // Dense operations.
+
+    /// The rows of a matrix with these numbers, one after another.
+    fn gather(&self, table: &Self::Matrix, rows: &[u64]) -> Self::Buf;
+    /// Each row of `width` values repeated `times` times.
+    fn repeat(&self, x: &Self::Buf, width: usize, times: usize) -> Self::Buf;
+    /// `W x` for each row.
+    fn mul(&self, w: &Self::Matrix, x: &Self::Buf) -> Self::Buf;
+    /// Root-mean-square norm of each of `groups` parts of each row; `gamma` is as long as a row.
+    fn group_norm(&self, x: &Self::Buf, gamma: &Self::Buf, groups: usize, eps: f32) -> Self::Buf;
+    /// Root-mean-square norm of each head with one shared `gamma`, then rotation; row t is at position `first + t`.
+    fn norm_rope(
+        &self,
+        x: &mut Self::Buf,
+        gamma: &Self::Buf,
+        eps: f32,
+        rope: &Rope,
+        heads: usize,
+        first: usize,
+    );
+    /// `silu(x / divisor)` in place.
+    fn silu_scaled(&self, x: &mut Self::Buf, divisor: f32);
+    /// `2 sigmoid(x / divisor)` in place.
+    fn inject_weights(&self, x: &mut Self::Buf, divisor: f32);
+    /// `mean over streams of sigmoid(gate) * n`: from `[rows][streams][width]` to `[rows][width]`.
+    fn mix_streams(&self, gate: &Self::Buf, n: &Self::Buf, streams: usize, width: usize) -> Self::Buf;
+    /// `r[stream] += a[stream] * y` for each row of `width` values in `y`.
+    fn add_to_streams(&self, r: &mut Self::Buf, a: &Self::Buf, y: &Self::Buf, width: usize);
+    /// `x += y`.
+    fn add(&self, x: &mut Self::Buf, y: &Self::Buf);
+    /// `silu(gate) * up`.
+    fn swiglu(&self, gate: Self::Buf, up: &Self::Buf) -> Self::Buf;
+    /// `out += sigmoid(gate) * y`, one gate per row.
+    fn add_gated(&self, out: &mut Self::Buf, gate: &Self::Buf, y: &Self::Buf);
+    /// `silu` of a causal depthwise convolution; moves `history` on.
+    fn conv_silu(
+        &self,
+        x: &Self::Buf,
+        w: &Self::Buf,
+        taps: usize,
+        dilation: usize,
+        channels: usize,
+        history: &mut Self::Buf,
+    ) -> Self::Buf;
+
+    // Mixers.
+
+    /// The gated delta rule over the rows; moves `state` on. Returns `[rows][value_heads * dim]`.
+    fn delta_scan(
+        &self,
+        shape: DeltaShape,
+        qkv: Self::Buf,
+        beta: &Self::Buf,
+        alpha: &Self::Buf,
+        a: &Self::Buf,
+        dt: &Self::Buf,
+        state: &mut Self::Buf,
+    ) -> Self::Buf;
+    /// Norm of each head with `gamma`, times `sigmoid(z)`, in place.
+    fn gated_norm(&self, o: &mut Self::Buf, gamma: &Self::Buf, z: &Self::Buf, eps: f32);
+    /// Splits heads of `2 * dim` values into their first and second halves.
+    fn split_heads(&self, x: &Self::Buf, dim: usize) -> (Self::Buf, Self::Buf);
+    /// Appends the keys of blocks `from..to` to `blocks`: mean of the block's raw keys, norm, rotation at the block's
+    /// first position.
+    fn pool_blocks(
+        &self,
+        raw: &Self::Cache,
+        blocks: &mut Self::Cache,
+        gamma: &Self::Buf,
+        eps: f32,
+        rope: &Rope,
+        block: usize,
+        range: std::ops::Range<usize>,
+    );
+    /// Every earlier position and its own, for rows at `first`, `first + 1`, ...
+    fn select_all(&self, first: usize, rows: usize) -> Self::Selection;
+    /// The positions of the best `budget` blocks and of the incomplete one, for each row of indexer queries.
+    fn select(
+        &self,
+        q: &Self::Buf,
+        blocks: &Self::Cache,
+        indexer: &crate::config::Indexer,
+        first: usize,
+    ) -> Self::Selection;
+    /// Attention of each row over its selection, times `sigmoid(gate)`.
+    fn attend(
+        &self,
+        shape: AttentionShape,
+        q: &Self::Buf,
+        gate: &Self::Buf,
+        keys: &Self::Cache,
+        values: &Self::Cache,
+        selection: &Self::Selection,
+    ) -> Self::Buf;
+    /// The n-gram module's gated value for each row: `[rows][streams][width]`.
+    fn ngram_gate(&self, k: &Self::Buf, q: &Self::Buf, v: &Self::Buf, width: usize) -> Self::Buf;
+
+    // Experts.
+
+    /// The `used` best experts of each row of router logits, with renormalised weights.
+    fn route(&self, logits: &Self::Buf, experts: usize, used: usize) -> Routing;
+    /// The weighted sum of the routed experts' outputs, added in routing order.
+    fn expert_sum(&self, experts: &Self::Experts, x: &Self::Buf, routing: &Routing) -> Self::Buf;
+}

@@ -1,0 +1,99 @@
+//! A loaded model with what it needs to speak.
+
+use crate::error::Result;
+use crate::session::Session;
+use strata_gguf::{ChatTemplate, Gguf, Tokenizer};
+use strata_model::{Model, Ops, Progress};
+
+/// The literals between which a model thinks.
+const THINK: (&str, &str) = ("<think>", "</think>");
+
+/// A model on a device, with its tokenizer and chat template.
+pub struct Engine<O: Ops> {
+    model: Model<O>,
+    tokenizer: Tokenizer,
+    template: Option<ChatTemplate>,
+    stop_ids: Vec<u32>,
+    think: Option<(u32, u32)>,
+    name: String,
+    warnings: Vec<String>,
+}
+
+impl<O: Ops> Engine<O> {
+    /// Loads everything of a file.
+    ///
+    /// # Errors
+    /// The file is not a complete model of the architecture, or its tokenizer cannot be used. A template that cannot
+    /// be used is a warning: prompts can be given without one.
+    pub fn load(gguf: &Gguf, ops: O, progress: &mut dyn FnMut(Progress)) -> Result<Engine<O>> {
+        // The tokenizer first: it is quick, and a file without one need not be read further.
+        let tokenizer = Tokenizer::from_metadata(gguf.meta())?;
+        let model = Model::load(gguf, ops, progress)?;
+        let (tokens, rows) = (tokenizer.vocab_size(), model.config().vocab);
+        if tokens > rows {
+            return Err(gguf
+                .invalid(format!("the tokenizer has {tokens} tokens but token_embd.weight has {rows} rows"))
+                .into());
+        }
+        let mut warnings = gguf.warnings().to_vec();
+        warnings.extend_from_slice(model.warnings());
+        warnings.extend_from_slice(tokenizer.warnings());
+        let template = match gguf.meta().get("tokenizer.chat_template").map(|_| ChatTemplate::from_metadata(gguf.meta())) {
+            None => None,
+            Some(Ok(template)) => Some(template),
+            Some(Err(e)) => {
+                warnings.push(format!("{e}; only prompts without a template (--raw) will work"));
+                None
+            }
+        };
+        Ok(Engine {
+            stop_ids: tokenizer.stop_ids(),
+            think: tokenizer.id_of(THINK.0).zip(tokenizer.id_of(THINK.1)),
+            name: gguf.name().to_owned(),
+            model,
+            tokenizer,
+            template,
+            warnings,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model<O> {
+        &self.model
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The chat template, if the file has a usable one.
+    pub fn template(&self) -> Option<&ChatTemplate> {
+        self.template.as_ref()
+    }
+
+    /// Tokens that end an answer.
+    pub fn stop_ids(&self) -> &[u32] {
+        &self.stop_ids
+    }
+
+    /// The tokens that open and close thinking, if the vocabulary has them.
+    pub fn think_ids(&self) -> Option<(u32, u32)> {
+        self.think
+    }
+
+    /// The file's name, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What was odd about the file and how it was read.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// A sequence of at most `context` tokens on this model, read in chunks of `chunk` tokens.
+    pub fn session(&self, context: usize, chunk: usize) -> Session<'_, O> {
+        Session::new(self, context, chunk)
+    }
+}

@@ -1,0 +1,36 @@
+//! What can go wrong between a prompt and its answer.
+
+/// The result of a runtime operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an answer could not be given.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file could not be read.
+    #[error(transparent)]
+    File(#[from] strata_gguf::Error),
+    /// The model refused or failed.
+    #[error(transparent)]
+    Model(#[from] strata_model::Error),
+    /// The chat template refused the messages.
+    #[error(transparent)]
+    Template(#[from] strata_gguf::TemplateError),
+    /// The prompt leaves no room in the context.
+    #[error("the prompt has {prompt} tokens and the context holds {context}; a longer one (--ctx) or a shorter prompt is needed")]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Tokens the context holds.
+        context: usize,
+    },
+    /// There is nothing to read.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// The file has no chat template.
+    #[error("{file} has no chat template; give the prompt as it is with --raw")]
+    NoTemplate {
+        /// Name of the file.
+        file: String,
+    },
+}

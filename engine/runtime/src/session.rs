@@ -1,0 +1,337 @@
+//! One sequence on an engine: reading prompts and writing answers.
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::sampler::{Sampler, SamplingParams};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use strata_gguf::{ControlText, StreamDecoder};
+use strata_model::{Ops, Silent, Snapshot, State, Want};
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// The model ended it.
+    Stop,
+    /// The limit of tokens was reached.
+    Length,
+    /// The context is full.
+    Context,
+    /// It was cancelled.
+    Cancelled,
+}
+
+/// What an answer depends on besides the prompt.
+#[derive(Debug, Clone, Default)]
+pub struct GenerateParams {
+    /// How tokens are chosen.
+    pub sampling: SamplingParams,
+    /// Tokens of the answer at most; 0 is no limit but the context.
+    pub max_tokens: usize,
+    /// Goes on past the tokens that end an answer.
+    pub ignore_stop: bool,
+    /// Shows control tokens as text.
+    pub show_control: bool,
+}
+
+/// What happens on the way to an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// So many tokens of the prompt are read.
+    Prompt {
+        /// Tokens read by now, those that needed no reading included.
+        read: usize,
+        /// Tokens in all.
+        of: usize,
+    },
+    /// A piece of the model's thinking.
+    Thinking(&'a str),
+    /// A piece of the answer.
+    Text(&'a str),
+}
+
+/// How long an answer took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Timings {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Those of them that the session had read before.
+    pub cached_tokens: usize,
+    /// Seconds spent reading the rest.
+    pub prompt_seconds: f64,
+    /// Tokens of the answer, the one that ended it included.
+    pub output_tokens: usize,
+    /// Seconds from the end of the prompt to the end of the answer.
+    pub output_seconds: f64,
+}
+
+impl Timings {
+    /// Prompt tokens read per second.
+    pub fn prompt_rate(&self) -> f64 {
+        rate(self.prompt_tokens - self.cached_tokens, self.prompt_seconds)
+    }
+
+    /// Answer tokens per second.
+    pub fn output_rate(&self) -> f64 {
+        rate(self.output_tokens, self.output_seconds)
+    }
+}
+
+fn rate(tokens: usize, seconds: f64) -> f64 {
+    if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The text, without thinking.
+    pub text: String,
+    /// What the model thought, if it did.
+    pub thinking: String,
+    /// The tokens, the one that ended the answer included.
+    pub tokens: Vec<u32>,
+    /// Why it ended.
+    pub finish: Finish,
+    /// How long it took.
+    pub timings: Timings,
+}
+
+/// One sequence on an engine.
+///
+/// It keeps what it has read. A prompt that continues it costs only its new tokens; one that differs after the end of
+/// the previous prompt (another answer in its place, say) costs what follows that point; any other is read afresh.
+pub struct Session<'e, O: Ops> {
+    engine: &'e Engine<O>,
+    state: State<O>,
+    /// The end of the last prompt.
+    checkpoint: Option<Snapshot<O>>,
+    chunk: usize,
+    reread: usize,
+}
+
+impl<'e, O: Ops> Session<'e, O> {
+    pub(crate) fn new(engine: &'e Engine<O>, context: usize, chunk: usize) -> Session<'e, O> {
+        let state = engine.model().new_state(context);
+        Session { engine, state, checkpoint: None, chunk: chunk.max(1), reread: 0 }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &'e Engine<O> {
+        self.engine
+    }
+
+    /// Tokens read so far.
+    pub fn tokens(&self) -> &[u32] {
+        self.state.tokens()
+    }
+
+    /// Tokens that had been read and were read again because a prompt left the known path.
+    pub fn reread_tokens(&self) -> usize {
+        self.reread
+    }
+
+    /// Forgets everything read.
+    pub fn clear(&mut self) {
+        self.state = self.engine.model().new_state(self.state.capacity());
+        self.checkpoint = None;
+    }
+
+    /// Answers a prompt of tokens.
+    ///
+    /// `cancel` is looked at between chunks of the prompt and between tokens of the answer. After an error of the
+    /// model the session is cleared and can be used again.
+    ///
+    /// # Errors
+    /// The prompt is empty or leaves no room for an answer, or the model fails.
+    pub fn generate(
+        &mut self,
+        prompt: &[u32],
+        params: &GenerateParams,
+        cancel: &AtomicBool,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Answer> {
+        if prompt.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if prompt.len() >= self.state.capacity() {
+            return Err(Error::PromptTooLong { prompt: prompt.len(), context: self.state.capacity() });
+        }
+        let answer = self.run(prompt, params, cancel, on_event);
+        if answer.is_err() {
+            self.clear();
+        }
+        answer
+    }
+
+    fn run(
+        &mut self,
+        prompt: &[u32],
+        params: &GenerateParams,
+        cancel: &AtomicBool,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Answer> {
+        let start = Instant::now();
+        let cached = self.resume(prompt)?;
+        let mut answer = Writer::new(self.engine, prompt, params.show_control);
+        let mut timings = Timings { prompt_tokens: prompt.len(), cached_tokens: cached, ..Timings::default() };
+        on_event(Event::Prompt { read: cached, of: prompt.len() });
+        let logits = self.read(prompt, cancel, on_event)?;
+        timings.prompt_seconds = start.elapsed().as_secs_f64();
+        let Some(mut logits) = logits else {
+            return Ok(answer.finish(Finish::Cancelled, timings, on_event));
+        };
+        let model = self.engine.model();
+        self.checkpoint = Some(model.snapshot(&self.state)?);
+
+        let sampler = Sampler::new(params.sampling.clone());
+        let writing = Instant::now();
+        let finish = loop {
+            if cancel.load(Ordering::Relaxed) {
+                break Finish::Cancelled;
+            }
+            let token = sampler.pick(&logits, self.state.tokens(), answer.tokens.len());
+            let stops = self.engine.stop_ids().contains(&token) && !params.ignore_stop;
+            answer.push(token, stops, on_event);
+            timings.output_tokens += 1;
+            if stops {
+                break Finish::Stop;
+            }
+            if params.max_tokens > 0 && answer.tokens.len() >= params.max_tokens {
+                break Finish::Length;
+            }
+            if self.state.tokens().len() >= self.state.capacity() {
+                break Finish::Context;
+            }
+            model.prefetch(&self.state, &[token]);
+            logits = model.forward(&mut self.state, &[token], Want::Last, &mut Silent)?.logits;
+        };
+        timings.output_seconds = writing.elapsed().as_secs_f64();
+        Ok(answer.finish(finish, timings, on_event))
+    }
+
+    /// Brings the state to the longest known prefix of a prompt that leaves at least one token to read.
+    fn resume(&mut self, prompt: &[u32]) -> Result<usize> {
+        let known = self.state.tokens();
+        let common = known.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        if common == known.len() && common < prompt.len() {
+            return Ok(common);
+        }
+        match &self.checkpoint {
+            Some(point) if point.len() <= common && point.len() < prompt.len() => {
+                self.reread += common.min(prompt.len()) - point.len();
+                self.engine.model().restore(&mut self.state, point)?;
+            }
+            _ => {
+                self.reread += common;
+                self.clear();
+            }
+        }
+        Ok(self.state.tokens().len())
+    }
+
+    /// Reads the rest of a prompt; `None` when it was cancelled.
+    fn read(
+        &mut self,
+        prompt: &[u32],
+        cancel: &AtomicBool,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Option<Vec<f32>>> {
+        let model = self.engine.model();
+        loop {
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let rest = &prompt[self.state.tokens().len()..];
+            let (now, later) = rest.split_at(rest.len().min(self.chunk));
+            model.prefetch(&self.state, &rest[..rest.len().min(2 * self.chunk)]);
+            let want = if later.is_empty() { Want::Last } else { Want::Nothing };
+            let logits = model.forward(&mut self.state, now, want, &mut Silent)?.logits;
+            on_event(Event::Prompt { read: self.state.tokens().len(), of: prompt.len() });
+            if later.is_empty() {
+                return Ok(Some(logits));
+            }
+        }
+    }
+}
+
+/// Collects an answer and tells thinking from text.
+struct Writer {
+    decoder: StreamDecoder,
+    think: Option<(u32, u32)>,
+    thinking_now: bool,
+    /// Between the end of thinking and the first visible character, blank lines are the template's, not the answer's.
+    skip_blank: bool,
+    thinking: String,
+    text: String,
+    tokens: Vec<u32>,
+}
+
+impl Writer {
+    fn new<O: Ops>(engine: &Engine<O>, prompt: &[u32], show_control: bool) -> Writer {
+        let think = engine.think_ids();
+        let thinking_now = think.is_some_and(|(open, close)| {
+            prompt.iter().rev().find(|&&t| t == open || t == close).is_some_and(|&t| t == open)
+                && !prompt.iter().rev().take_while(|&&t| t != open).any(|t| engine.stop_ids().contains(t))
+        });
+        let control = if show_control { ControlText::Show } else { ControlText::Hide };
+        Writer {
+            decoder: engine.tokenizer().stream_decoder(control),
+            think: think.filter(|_| !show_control),
+            thinking_now: thinking_now && !show_control,
+            skip_blank: false,
+            thinking: String::new(),
+            text: String::new(),
+            tokens: Vec::new(),
+        }
+    }
+
+    /// Takes a token; one that ends the answer is kept but not shown.
+    fn push(&mut self, token: u32, ends: bool, on_event: &mut dyn FnMut(Event<'_>)) {
+        self.tokens.push(token);
+        if ends {
+            return;
+        }
+        match self.think {
+            Some((open, _)) if token == open && !self.thinking_now && self.text.trim().is_empty() => {
+                self.flush(on_event);
+                self.thinking_now = true;
+            }
+            Some((_, close)) if token == close && self.thinking_now => {
+                self.flush(on_event);
+                self.thinking_now = false;
+                self.skip_blank = true;
+            }
+            _ => {
+                let piece = self.decoder.push(token);
+                self.show(&piece, on_event);
+            }
+        }
+    }
+
+    fn flush(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
+        let rest = self.decoder.finish();
+        self.show(&rest, on_event);
+    }
+
+    fn show(&mut self, piece: &str, on_event: &mut dyn FnMut(Event<'_>)) {
+        if self.thinking_now {
+            if !piece.is_empty() {
+                self.thinking.push_str(piece);
+                on_event(Event::Thinking(piece));
+            }
+            return;
+        }
+        let piece = if self.skip_blank { piece.trim_start_matches('\n') } else { piece };
+        if !piece.is_empty() {
+            self.skip_blank = false;
+            self.text.push_str(piece);
+            on_event(Event::Text(piece));
+        }
+    }
+
+    fn finish(mut self, finish: Finish, timings: Timings, on_event: &mut dyn FnMut(Event<'_>)) -> Answer {
+        self.flush(on_event);
+        Answer { text: self.text, thinking: self.thinking.trim().to_owned(), tokens: self.tokens, finish, timings }
+    }
+}
