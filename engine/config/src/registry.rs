@@ -1,0 +1,278 @@
+//! Every knob there is.
+//!
+//! A knob is added here, given a default in `defaults.toml` (or words for what its absence means), and given a field in
+//! [`crate::Settings`]. Flags, files, variables, help and sweeps follow.
+
+use crate::knob::{Kind, Knob, Verb};
+
+/// Longest context that may be asked for. The published model is trained to 262,144 tokens; the room above is for
+/// models trained further.
+const CONTEXT_MAX: u64 = 1 << 20;
+
+const EVERYWHERE: &[Verb] = &[Verb::Run, Verb::Serve, Verb::Bench];
+const ANSWERING: &[Verb] = &[Verb::Run, Verb::Serve];
+
+/// What most knobs have in common.
+const PLAIN: Knob = Knob {
+    key: "",
+    flag: "",
+    env: "",
+    kind: Kind::Text,
+    unit: "",
+    help: "",
+    long_help: "",
+    unset: None,
+    model_key: None,
+    verbs: EVERYWHERE,
+};
+
+/// `engine.ctx`
+pub static CTX: Knob = Knob {
+    key: "engine.ctx",
+    flag: "ctx",
+    env: "STRATA_CTX",
+    kind: Kind::Int { min: 0, max: CONTEXT_MAX },
+    unit: "tokens",
+    help: "Room for the prompt and the answer together; 0 = the context the model was trained with",
+    long_help: "Memory for the context is reserved when the model is loaded. A value above the context the model was \
+                trained with is lowered to it, with a line that says so.",
+    ..PLAIN
+};
+
+/// `engine.threads`
+pub static THREADS: Knob = Knob {
+    key: "engine.threads",
+    flag: "threads",
+    env: "STRATA_THREADS",
+    kind: Kind::Int { min: 0, max: 1024 },
+    help: "CPU threads that compute; 0 = one for each physical core",
+    long_help: "The answer is the same for every number of threads.",
+    ..PLAIN
+};
+
+/// `engine.prefill_chunk`
+pub static PREFILL_CHUNK: Knob = Knob {
+    key: "engine.prefill_chunk",
+    flag: "prefill-chunk",
+    env: "STRATA_PREFILL_CHUNK",
+    kind: Kind::Int { min: 1, max: 8192 },
+    unit: "tokens",
+    help: "Prompt tokens read in one pass",
+    long_help: "Larger passes read each expert less often and need more memory. The answer is the same for every size.",
+    ..PLAIN
+};
+
+/// `sampling.temp`
+pub static TEMP: Knob = Knob {
+    key: "sampling.temp",
+    flag: "temp",
+    env: "STRATA_TEMP",
+    kind: Kind::Float { min: 0.0, max: 10.0 },
+    help: "How freely tokens are drawn; 0 = always the likeliest token",
+    long_help: "Logits are divided by this number before a token is drawn. At 0 the answer is the same on every run, \
+                and --top-k, --top-p, --min-p and --seed have no effect.",
+    model_key: Some("general.sampling.temp"),
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `sampling.top_k`
+pub static TOP_K: Knob = Knob {
+    key: "sampling.top_k",
+    flag: "top-k",
+    env: "STRATA_TOP_K",
+    kind: Kind::Int { min: 0, max: 1_000_000 },
+    help: "Draw from the K likeliest tokens only; 0 = off",
+    model_key: Some("general.sampling.top_k"),
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `sampling.top_p`
+pub static TOP_P: Knob = Knob {
+    key: "sampling.top_p",
+    flag: "top-p",
+    env: "STRATA_TOP_P",
+    kind: Kind::Float { min: 0.0, max: 1.0 },
+    help: "Draw from the likeliest tokens that together have this probability; 1 = off",
+    model_key: Some("general.sampling.top_p"),
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `sampling.min_p`
+pub static MIN_P: Knob = Knob {
+    key: "sampling.min_p",
+    flag: "min-p",
+    env: "STRATA_MIN_P",
+    kind: Kind::Float { min: 0.0, max: 1.0 },
+    help: "Drop tokens less likely than this share of the likeliest one; 0 = off",
+    model_key: Some("general.sampling.min_p"),
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `sampling.repeat_penalty`
+pub static REPEAT_PENALTY: Knob = Knob {
+    key: "sampling.repeat_penalty",
+    flag: "repeat-penalty",
+    env: "STRATA_REPEAT_PENALTY",
+    kind: Kind::Float { min: 0.1, max: 10.0 },
+    help: "Make recent tokens less likely by this factor; 1 = off",
+    model_key: Some("general.sampling.penalty_repeat"),
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `sampling.repeat_last_n`
+pub static REPEAT_LAST_N: Knob = Knob {
+    key: "sampling.repeat_last_n",
+    flag: "repeat-last-n",
+    env: "STRATA_REPEAT_LAST_N",
+    kind: Kind::Int { min: 0, max: CONTEXT_MAX },
+    unit: "tokens",
+    help: "How many recent tokens the three penalties look at; 0 = none, penalties off",
+    model_key: Some("general.sampling.penalty_last_n"),
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `sampling.presence_penalty`
+pub static PRESENCE_PENALTY: Knob = Knob {
+    key: "sampling.presence_penalty",
+    flag: "presence-penalty",
+    env: "STRATA_PRESENCE_PENALTY",
+    kind: Kind::Float { min: -2.0, max: 2.0 },
+    help: "Subtract this from the logit of every recent token; 0 = off",
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `sampling.frequency_penalty`
+pub static FREQUENCY_PENALTY: Knob = Knob {
+    key: "sampling.frequency_penalty",
+    flag: "frequency-penalty",
+    env: "STRATA_FREQUENCY_PENALTY",
+    kind: Kind::Float { min: -2.0, max: 2.0 },
+    help: "Subtract this from a recent token's logit, once for each time it occurred; 0 = off",
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `sampling.seed`
+pub static SEED: Knob = Knob {
+    key: "sampling.seed",
+    flag: "seed",
+    env: "STRATA_SEED",
+    kind: Kind::Int { min: 0, max: u64::MAX },
+    help: "Start of the random numbers; the same seed gives the same answer",
+    unset: Some("another one on each run"),
+    ..PLAIN
+};
+
+/// `sampling.max_tokens`
+pub static MAX_TOKENS: Knob = Knob {
+    key: "sampling.max_tokens",
+    flag: "max-tokens",
+    env: "STRATA_MAX_TOKENS",
+    kind: Kind::Int { min: 0, max: CONTEXT_MAX },
+    unit: "tokens",
+    help: "Longest answer; 0 = until the answer ends or the context is full",
+    ..PLAIN
+};
+
+/// `chat.system`
+pub static SYSTEM: Knob = Knob {
+    key: "chat.system",
+    flag: "system",
+    env: "STRATA_SYSTEM",
+    kind: Kind::Text,
+    help: "Instructions that stand before the conversation",
+    unset: Some("none"),
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `chat.think`
+pub static THINK: Knob = Knob {
+    key: "chat.think",
+    flag: "think",
+    env: "STRATA_THINK",
+    kind: Kind::Bool,
+    help: "Let the model think before it answers",
+    unset: Some("as the model's chat template has it"),
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// All knobs, in the order of help and of `strata config show`.
+pub static KNOBS: &[&Knob] = &[
+    &CTX,
+    &THREADS,
+    &PREFILL_CHUNK,
+    &TEMP,
+    &TOP_K,
+    &TOP_P,
+    &MIN_P,
+    &REPEAT_PENALTY,
+    &REPEAT_LAST_N,
+    &PRESENCE_PENALTY,
+    &FREQUENCY_PENALTY,
+    &SEED,
+    &MAX_TOKENS,
+    &SYSTEM,
+    &THINK,
+];
+
+/// The knob with this TOML key.
+pub fn find(key: &str) -> Option<&'static Knob> {
+    KNOBS.iter().copied().find(|k| k.key == key)
+}
+
+/// The knobs that a verb shows.
+pub fn shown_by(verb: Verb) -> impl Iterator<Item = &'static Knob> {
+    KNOBS.iter().copied().filter(move |k| k.verbs.contains(&verb))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_follow_one_rule() {
+        let mut seen = HashSet::new();
+        for k in KNOBS {
+            assert_eq!(k.key.split('.').count(), 2, "{}: a key is section.name", k.key);
+            assert_eq!(k.flag, k.name().replace('_', "-"), "{}", k.key);
+            assert_eq!(k.env, format!("STRATA_{}", k.name().to_uppercase()), "{}", k.key);
+            assert!(seen.insert(k.flag), "two knobs are called --{}", k.flag);
+            // `--no-x` is taken by the Bool knob x.
+            assert!(!k.flag.starts_with("no-"), "{}", k.key);
+            if let Some(key) = k.model_key {
+                assert!(seen.insert(key), "two knobs read {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_is_one_line_without_a_full_stop() {
+        for k in KNOBS {
+            assert!(!k.help.is_empty() && !k.help.ends_with('.') && !k.help.contains('\n'), "{}", k.key);
+            assert!(k.help.len() <= 100, "{}: {} characters", k.key, k.help.len());
+            assert!(!k.verbs.is_empty(), "{}", k.key);
+        }
+    }
+
+    #[test]
+    fn ranges_are_not_empty() {
+        for k in KNOBS {
+            match k.kind {
+                Kind::Int { min, max } => assert!(min < max, "{}", k.key),
+                Kind::Float { min, max } => assert!(min < max && min.is_finite() && max.is_finite(), "{}", k.key),
+                Kind::Choice(words) => assert!(words.len() > 1, "{}", k.key),
+                Kind::Bool | Kind::Text | Kind::Path => {}
+            }
+        }
+    }
+}

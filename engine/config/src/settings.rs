@@ -1,0 +1,252 @@
+//! Settings: one value for each knob, and where it came from.
+
+use crate::error::ConfigError;
+use crate::knob::{Knob, Value};
+use crate::layer::{Layer, Origin};
+use crate::registry::*;
+use std::collections::BTreeMap;
+
+/// The engine's knobs, resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Engine {
+    /// Room for prompt and answer; 0 = the model's trained context.
+    pub ctx: usize,
+    /// Threads that compute; 0 = one for each physical core.
+    pub threads: usize,
+    /// Prompt tokens read in one pass.
+    pub prefill_chunk: usize,
+}
+
+/// How tokens are drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampling {
+    /// 0 = the likeliest token.
+    pub temp: f32,
+    /// 0 = off.
+    pub top_k: usize,
+    /// 1 = off.
+    pub top_p: f32,
+    /// 0 = off.
+    pub min_p: f32,
+    /// 1 = off.
+    pub repeat_penalty: f32,
+    /// Tokens the penalties look back on; 0 = none.
+    pub repeat_last_n: usize,
+    /// 0 = off.
+    pub presence_penalty: f32,
+    /// 0 = off.
+    pub frequency_penalty: f32,
+    /// `None` = another one on each run.
+    pub seed: Option<u64>,
+    /// 0 = until the answer ends or the context is full.
+    pub max_tokens: usize,
+}
+
+/// How a conversation is put to the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chat {
+    /// The system message.
+    pub system: Option<String>,
+    /// `None` = as the chat template has it.
+    pub think: Option<bool>,
+}
+
+/// One value for each knob, and where it came from.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The engine's knobs.
+    pub engine: Engine,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
+    /// How a conversation is put to the model.
+    pub chat: Chat,
+    values: Resolved,
+    warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Weighs the sources against each other: flags win over the environment, that over the file, that over what the
+    /// model file suggests, and that over the defaults.
+    pub fn resolve(flags: Layer, env: Layer, file: Layer, model_suggested: Layer) -> Result<Settings, ConfigError> {
+        let layers = [flags, env, file, model_suggested, Layer::defaults()?];
+        let warnings = layers.iter().flat_map(|l| l.warnings()).cloned().collect();
+        let mut values = Resolved::default();
+        for knob in KNOBS {
+            let first = layers.iter().find_map(|l| Some((l.get(knob)?.clone(), l.origin().clone())));
+            values.0.extend(first.map(|v| (knob.key, v)));
+        }
+        Ok(Settings {
+            engine: Engine {
+                ctx: values.int(&CTX)?,
+                threads: values.int(&THREADS)?,
+                prefill_chunk: values.int(&PREFILL_CHUNK)?,
+            },
+            sampling: Sampling {
+                temp: values.float(&TEMP)?,
+                top_k: values.int(&TOP_K)?,
+                top_p: values.float(&TOP_P)?,
+                min_p: values.float(&MIN_P)?,
+                repeat_penalty: values.float(&REPEAT_PENALTY)?,
+                repeat_last_n: values.int(&REPEAT_LAST_N)?,
+                presence_penalty: values.float(&PRESENCE_PENALTY)?,
+                frequency_penalty: values.float(&FREQUENCY_PENALTY)?,
+                seed: values.get(&SEED).and_then(Value::as_u64),
+                max_tokens: values.int(&MAX_TOKENS)?,
+            },
+            chat: Chat {
+                system: values.get(&SYSTEM).and_then(Value::as_str).map(String::from),
+                think: values.get(&THINK).and_then(Value::as_bool),
+            },
+            values,
+            warnings,
+        })
+    }
+
+    /// The value of a knob; `None` when it is left unset.
+    pub fn get(&self, knob: &Knob) -> Option<&Value> {
+        self.values.get(knob)
+    }
+
+    /// Where a knob's value came from; `None` when it is left unset.
+    pub fn origin(&self, knob: &Knob) -> Option<&Origin> {
+        self.values.0.get(knob.key).map(|(_, origin)| origin)
+    }
+
+    /// Every knob with its value and where that came from, in the registry's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Knob, Option<(&Value, &Origin)>)> {
+        KNOBS.iter().map(|&k| (k, self.values.0.get(k.key).map(|(value, origin)| (value, origin))))
+    }
+
+    /// Sentences the user should see: variables nearly named like a setting, suggestions passed over.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Resolved(BTreeMap<&'static str, (Value, Origin)>);
+
+impl Resolved {
+    fn get(&self, knob: &Knob) -> Option<&Value> {
+        self.0.get(knob.key).map(|(value, _)| value)
+    }
+
+    fn int(&self, knob: &Knob) -> Result<usize, ConfigError> {
+        let value = self.get(knob).and_then(Value::as_u64).and_then(|v| usize::try_from(v).ok());
+        value.ok_or_else(|| ConfigError::Missing { name: knob.key.into() })
+    }
+
+    fn float(&self, knob: &Knob) -> Result<f32, ConfigError> {
+        let value = self.get(knob).and_then(Value::as_f64).map(|v| v as f32);
+        value.ok_or_else(|| ConfigError::Missing { name: knob.key.into() })
+    }
+}
+
+impl Value {
+    /// The value of a whole number.
+    pub fn as_u64(&self) -> Option<u64> {
+        if let Value::Int(v) = self { Some(*v) } else { None }
+    }
+
+    /// The value of a number, whole or not.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Value::Int(v) => Some(*v as f64),
+            Value::Float(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of a yes or no.
+    pub fn as_bool(&self) -> Option<bool> {
+        if let Value::Bool(v) = self { Some(*v) } else { None }
+    }
+
+    /// The value of a text or a choice.
+    pub fn as_str(&self) -> Option<&str> {
+        if let Value::Text(v) = self { Some(v) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> [Layer; 4] {
+        let file = Origin::File("strata.toml".into());
+        [Origin::Flag, Origin::Env, file, Origin::Model].map(Layer::empty)
+    }
+
+    fn resolve([flags, env, file, model]: [Layer; 4]) -> Settings {
+        Settings::resolve(flags, env, file, model).unwrap()
+    }
+
+    #[test]
+    fn nothing_set_gives_the_defaults() {
+        let s = resolve(empty());
+        assert_eq!(s.engine, Engine { ctx: 8192, threads: 0, prefill_chunk: 64 });
+        assert_eq!((s.sampling.temp, s.sampling.top_k, s.sampling.top_p), (0.0, 20, 0.95));
+        assert_eq!((s.sampling.seed, &s.chat.system, s.chat.think), (None, &None, None));
+        for (knob, value) in s.iter() {
+            match value {
+                Some((_, origin)) => assert_eq!(origin, &Origin::Default, "{}", knob.key),
+                None => assert!(knob.unset.is_some(), "{}", knob.key),
+            }
+        }
+    }
+
+    #[test]
+    fn each_source_wins_over_those_after_it() {
+        // Removing the strongest source one by one hands the value to the next.
+        let text = ["5", "4", "3", "2"];
+        for first in 0..=4 {
+            let mut layers = empty();
+            for i in first..4 {
+                layers[i].set(&TEMP, TEMP.parse(text[i]).unwrap());
+            }
+            let origin = layers.get(first).map_or(Origin::Default, |l| l.origin().clone());
+            let s = resolve(layers);
+            assert_eq!(s.sampling.temp, text.get(first).map_or(0.0, |t| t.parse().unwrap()));
+            assert_eq!(s.origin(&TEMP), Some(&origin));
+            assert_eq!(s.origin(&TOP_K), Some(&Origin::Default));
+        }
+    }
+
+    #[test]
+    fn three_states_of_think() {
+        for (text, want) in [("true", true), ("false", false)] {
+            let mut layers = empty();
+            layers[0].set(&THINK, THINK.parse(text).unwrap());
+            assert_eq!(resolve(layers).chat.think, Some(want));
+        }
+    }
+
+    #[test]
+    fn every_knob_reaches_its_field() {
+        let mut layers = empty();
+        layers[2] = Layer::from_toml(
+            "x.toml",
+            "[engine]\nctx = 1\nthreads = 2\nprefill_chunk = 3\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
+             min_p = 0.125\nrepeat_penalty = 1.5\nrepeat_last_n = 9\npresence_penalty = -1\nfrequency_penalty = 2\n\
+             seed = 12\nmax_tokens = 13\n[chat]\nsystem = 's'\nthink = true",
+        )
+        .unwrap();
+        let s = resolve(layers);
+        assert!(s.iter().all(|(_, v)| v.is_some_and(|(_, origin)| origin == &Origin::File("x.toml".into()))));
+        assert_eq!(s.engine, Engine { ctx: 1, threads: 2, prefill_chunk: 3 });
+        let want = Sampling {
+            temp: 0.5,
+            top_k: 5,
+            top_p: 0.25,
+            min_p: 0.125,
+            repeat_penalty: 1.5,
+            repeat_last_n: 9,
+            presence_penalty: -1.0,
+            frequency_penalty: 2.0,
+            seed: Some(12),
+            max_tokens: 13,
+        };
+        assert_eq!(s.sampling, want);
+        assert_eq!(s.chat, Chat { system: Some("s".into()), think: Some(true) });
+    }
+}

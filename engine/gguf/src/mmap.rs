@@ -1,0 +1,66 @@
+//! Where a file's bytes live: a mapping, the program's own image, or memory.
+//!
+//! The only module of the crate that may hold `unsafe`: mapping a file is unsafe by nature, everything above it works on
+//! plain slices.
+
+use crate::error::{Error, Result};
+use std::fs::File;
+use std::path::Path;
+
+/// The bytes of one file, read-only for as long as any tensor refers to them.
+pub(crate) enum Backing {
+    /// A private read-only mapping; pages are read from the disk when first touched.
+    Mapped(memmap2::Mmap),
+    /// Bytes linked into the program: the built-in model.
+    Static(&'static [u8]),
+    /// Bytes in memory: tests, fuzzing, files that arrive over a pipe.
+    Owned(Vec<u8>),
+}
+
+impl Backing {
+    /// Maps a whole regular file. Empty files are the caller's to refuse: they cannot be mapped on every system.
+    pub(crate) fn map(path: &Path, file: &File) -> Result<Backing> {
+        // SAFETY: the mapping is private and read-only, so this process cannot change the bytes behind a `&[u8]`. What
+        // remains is another process that truncates the file while it is mapped: touching a page beyond the new end
+        // then raises SIGBUS, which ends the process and cannot be turned into an error. Every reader of mapped model
+        // files carries that risk; a truncation that happened before the open is found there, because each tensor's
+        // range is checked against the mapping's length. Another process overwriting bytes in place changes weights,
+        // not lengths or offsets: those were copied out and checked at open and are never read from the mapping again.
+        let map = unsafe { memmap2::Mmap::map(file) };
+        map.map(Backing::Mapped).map_err(|source| Error::Io { action: "map", path: path.to_path_buf(), source })
+    }
+
+    /// All bytes of the file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Backing::Mapped(map) => map,
+            Backing::Static(bytes) => bytes,
+            Backing::Owned(bytes) => bytes,
+        }
+    }
+
+    /// Asks the system to start reading a range; returns at once. Ranges are cut to the file, and a refusal is ignored:
+    /// the pages are then read when touched, as they would be without the call.
+    pub(crate) fn prefetch(&self, offset: usize, len: usize) {
+        #[cfg(unix)]
+        if let Backing::Mapped(map) = self {
+            let len = len.min(map.len().saturating_sub(offset));
+            if len > 0 {
+                let _ = map.advise_range(memmap2::Advice::WillNeed, offset, len);
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = (offset, len);
+    }
+}
+
+impl std::fmt::Debug for Backing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self {
+            Backing::Mapped(_) => "Mapped",
+            Backing::Static(_) => "Static",
+            Backing::Owned(_) => "Owned",
+        };
+        write!(f, "{kind}({} bytes)", self.bytes().len())
+    }
+}
