@@ -1,0 +1,48 @@
+# Everyday commands. `just` alone lists them.
+
+# Where the shared oracles lie when they are not beside the project.
+export STRATA_SHARED := env("STRATA_SHARED", justfile_directory() / "../shared")
+
+_list:
+    @just --list
+
+# Check the toolchain and fetch the dependencies
+setup:
+    rustup show active-toolchain
+    rustup component add rustfmt clippy
+    cc --version | head -n 1
+    cargo fetch --locked
+
+# Build the optimised `strata` binary
+build:
+    cargo build --release --locked
+
+# Run every test
+test:
+    cargo test --workspace --locked
+
+# Run every test with cargo-nextest, if it is installed
+nextest:
+    cargo nextest run --workspace --locked
+
+# Check formatting, lints and docs; warnings are errors
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+# Measure decode and prefill of a model (the built-in one by default)
+bench *ARGS:
+    cargo run --release --locked -p strata-runtime --example baseline -- {{ARGS}}
+
+# Chat in the terminal; the HTTP server is not part of this version yet
+serve *ARGS:
+    cargo run --release --locked -- run {{ARGS}}
+
+# Reproduce a result; no experiment is part of this version yet
+run-experiment NAME:
+    @echo "experiment {{NAME}} is not known: no experiment is part of this version yet" >&2; exit 1
+
+# Fuzz the GGUF reader (needs cargo-fuzz and a nightly toolchain)
+fuzz SECONDS="600":
+    cd engine/gguf/fuzz && cargo +nightly fuzz run open -- -max_total_time={{SECONDS}} -rss_limit_mb=1024
