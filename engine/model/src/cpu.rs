@@ -11,6 +11,9 @@ use strata_cpu::rope::Rope;
 use strata_cpu::{Matrix, Pool, conv, elementwise, norm, router};
 use strata_gguf::Tensor;
 
+/// No system that this runs on has smaller pages.
+const PAGE: usize = 4096;
+
 /// Runs the model on the CPU, with weights read in place.
 pub struct CpuOps {
     pool: Pool,
@@ -31,6 +34,7 @@ impl CpuOps {
 impl Ops for CpuOps {
     type Buf = Vec<f32>;
     type Matrix = Matrix;
+    type Table = Matrix;
     type Experts = Experts;
     type Cache = Vec<f32>;
     type Selection = Vec<Selection>;
@@ -55,7 +59,15 @@ impl Ops for CpuOps {
         buf[buf.len().saturating_sub(len)..].to_vec()
     }
 
+    fn table(&self, tensor: &Tensor) -> Result<Matrix> {
+        Ok(Matrix::new(tensor.clone(), 1.0))
+    }
+
     fn matrix(&self, tensor: &Tensor, scale: f32) -> Result<Matrix> {
+        // Every token needs every dense weight: read them now, in file order and under the progress bar, rather than
+        // page by page during the first answer.
+        let byte_per_page = tensor.data().iter().step_by(PAGE);
+        std::hint::black_box(byte_per_page.fold(0, |all, byte| all ^ byte));
         Ok(Matrix::new(tensor.clone(), scale))
     }
 

@@ -35,7 +35,7 @@ impl<'a, O: Ops> Loader<'a, O> {
 
     pub(crate) fn load(&self, progress: &mut dyn FnMut(Progress)) -> Result<Weights<O>> {
         let c = self.config;
-        let embedding = self.matrix("token_embd.weight", c.hidden, c.vocab)?;
+        let embedding = self.ops.table(&self.shaped("token_embd.weight", &[c.hidden, c.vocab])?)?;
         let head = match self.gguf.tensor("output.weight") {
             Some(_) => self.matrix("output.weight", c.hidden, c.vocab)?,
             None => self.matrix("token_embd.weight", c.hidden, c.vocab)?,
@@ -178,7 +178,7 @@ impl<'a, O: Ops> Loader<'a, O> {
             }
         }
         Ok(NgramWeights {
-            table: self.matrix(name, n.row_len, rows as usize)?,
+            table: self.ops.table(&self.shaped(name, &[n.row_len, rows as usize])?)?,
             key: self.matrix(&format!("{p}key.weight"), joined, residual)?,
             value: self.matrix(&format!("{p}value.weight"), joined, h)?,
             norm_key: self.vector(&format!("{p}norm_key.weight"), &[residual])?,

@@ -42,6 +42,8 @@ pub trait Ops {
     type Buf;
     /// A weight matrix on the device, or where the device can read it.
     type Matrix;
+    /// A table of which single rows are looked up, wherever it lies.
+    type Table;
     /// The routed experts of one layer.
     type Experts;
     /// Rows that grow with the sequence: keys, values, indexer keys.
@@ -61,7 +63,12 @@ pub trait Ops {
     fn duplicate(&self, buf: &Self::Buf) -> Self::Buf;
     /// The last `len` values of a buffer.
     fn tail(&self, buf: &Self::Buf, len: usize) -> Self::Buf;
-    /// Makes a matrix of a tensor; products are multiplied by `scale`.
+    /// Makes a table of a tensor without reading it: the n-gram table may be larger than memory.
+    ///
+    /// # Errors
+    /// The device cannot read rows of its type.
+    fn table(&self, tensor: &Tensor) -> Result<Self::Table>;
+    /// Makes a matrix of a tensor, ready for use by every token; products are multiplied by `scale`.
     ///
     /// # Errors
     /// The device has no room or no kernel for it.
@@ -82,8 +89,8 @@ pub trait Ops {
 
     // Dense operations.
 
-    /// The rows of a matrix with these numbers, one after another.
-    fn gather(&self, table: &Self::Matrix, rows: &[u64]) -> Self::Buf;
+    /// The rows of a table with these numbers, one after another.
+    fn gather(&self, table: &Self::Table, rows: &[u64]) -> Self::Buf;
     /// Each row of `width` values repeated `times` times.
     fn repeat(&self, x: &Self::Buf, width: usize, times: usize) -> Self::Buf;
     /// `W x` for each row.

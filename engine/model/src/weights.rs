@@ -69,7 +69,7 @@ pub(crate) struct LayerWeights<O: Ops> {
 
 /// The n-gram module.
 pub(crate) struct NgramWeights<O: Ops> {
-    pub(crate) table: O::Matrix,
+    pub(crate) table: O::Table,
     pub(crate) key: O::Matrix,
     pub(crate) value: O::Matrix,
     pub(crate) norm_key: O::Buf,
@@ -80,7 +80,7 @@ pub(crate) struct NgramWeights<O: Ops> {
 
 /// The whole model.
 pub(crate) struct Weights<O: Ops> {
-    pub(crate) embedding: O::Matrix,
+    pub(crate) embedding: O::Table,
     pub(crate) ngram: Option<NgramWeights<O>>,
     pub(crate) layers: Vec<LayerWeights<O>>,
     pub(crate) head_in: Mixer<O>,
