@@ -13,6 +13,8 @@ mod names;
 pub mod quant;
 mod shards;
 mod tensor;
+mod template;
+mod tokenizer;
 mod types;
 mod value;
 
@@ -20,5 +22,7 @@ pub use error::{Error, Result, show_path, show_text};
 pub use file::{Gguf, ShardInfo};
 pub use shards::{ModelFiles, models_in};
 pub use tensor::Tensor;
+pub use template::{ChatTemplate, RenderOptions, TemplateError};
+pub use tokenizer::{ControlText, Prompt, Special, SpecialLiterals, StreamDecoder, TokenKind, Tokenizer};
 pub use types::GgmlType;
 pub use value::{ArrayValue, Metadata, Value};
