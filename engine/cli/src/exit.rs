@@ -1,0 +1,59 @@
+//! How the program ends: the sentence on stderr and the exit code.
+
+use std::error::Error;
+use std::io::Write;
+use std::process::ExitCode;
+use strata_config::ConfigError;
+
+/// Something failed.
+const FAILED: u8 = 1;
+/// The command line or a setting is wrong.
+const USAGE: u8 = 2;
+
+/// Writes an error to stderr and chooses the exit code.
+///
+/// A closed stdout is no error: whoever reads decides how much to read, as `strata list | head -1` does.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if error.chain().any(is_closed_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    let mut stderr = std::io::stderr().lock();
+    // Nothing is left to do when stderr is closed as well.
+    if let Some(usage) = error.downcast_ref::<clap::Error>() {
+        let _ = usage.print();
+        return ExitCode::from(USAGE);
+    }
+    let _ = writeln!(stderr, "error: {}", sentence(error));
+    let usage = error.chain().any(|e| e.is::<ConfigError>());
+    ExitCode::from(if usage { USAGE } else { FAILED })
+}
+
+fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// The chain of causes in one line. Some errors end with their cause already; it is not said twice.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_joined_and_said_once() {
+        let e = anyhow::anyhow!("no such file").context("cannot open x: no such file").context("cannot run");
+        assert_eq!(sentence(&e), "cannot run: cannot open x: no such file");
+    }
+}

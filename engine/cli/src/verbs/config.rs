@@ -1,0 +1,82 @@
+//! `strata config show`: the settings that hold.
+
+use crate::{flags, output};
+use anyhow::Result;
+use clap::{ArgMatches, Command};
+use std::path::PathBuf;
+use strata_config::{Settings, Value};
+use strata_gguf::{Gguf, show_text};
+
+/// The verb's part of the command line.
+pub(crate) fn command() -> Command {
+    let show = Command::new("show")
+        .about("Print every setting, its value and where that comes from")
+        .long_about(
+            "Print every setting, its value and where that comes from.\n\nThe output is itself a file of settings: save it \
+             as strata.toml and change what you like.",
+        )
+        .arg(flags::config())
+        .arg(flags::model().help("Count in what this model file suggests"));
+    Command::new("config")
+        .about("Show the settings")
+        .subcommand_required(true)
+        .subcommand_value_name("VERB")
+        .subcommand(show)
+}
+
+/// Prints the settings.
+pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
+    let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
+    let model = matches.get_one::<PathBuf>("model").map(|path| Gguf::open(path)).transpose()?;
+    let settings = flags::settings(matches, model.as_ref().map(Gguf::meta))?;
+    settings.warnings().iter().for_each(|w| output::note(&format!("warning: {w}")));
+    output::emit(&as_toml(&settings))
+}
+
+/// The settings as TOML, the origin of each in a comment.
+fn as_toml(settings: &Settings) -> String {
+    let line = |(knob, value): (&'static strata_config::Knob, Option<(&Value, &strata_config::Origin)>)| match value {
+        Some((value, origin)) => (format!("{} = {}", knob.name(), literal(value)), origin.to_string()),
+        None => (format!("# {} =", knob.name()), format!("not set: {}", knob.unset.unwrap_or_default())),
+    };
+    let lines: Vec<(&str, (String, String))> = settings.iter().map(|(k, v)| (k.section(), line((k, v)))).collect();
+    let width = lines.iter().map(|(_, (text, _))| text.chars().count()).max().unwrap_or(0).min(40);
+    let (mut out, mut last) = (String::new(), "");
+    for (section, (text, origin)) in lines {
+        if section != last {
+            let gap = if last.is_empty() { "" } else { "\n" };
+            out.push_str(&format!("{gap}[{section}]\n"));
+            last = section;
+        }
+        out.push_str(&format!("{text:width$}  # {}\n", show_text(&origin)));
+    }
+    out
+}
+
+/// A value as TOML writes it.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Int(v) => v.to_string(),
+        // Debug writes whole numbers with their `.0`, by which TOML knows a float.
+        Value::Float(v) => format!("{v:?}"),
+        Value::Bool(v) => v.to_string(),
+        Value::Text(v) => quoted(v),
+        Value::Path(v) => quoted(&v.to_string_lossy()),
+    }
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
