@@ -10,12 +10,30 @@ const FAILED: u8 = 1;
 /// The command line or a setting is wrong.
 const USAGE: u8 = 2;
 
+/// The user ended it with Ctrl-C: 128 plus the number of the signal, as shells have it.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// The error of work that the user ended. It is not reported: who pressed Ctrl-C knows.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl Error for Interrupted {}
+
 /// Writes an error to stderr and chooses the exit code.
 ///
 /// A closed stdout is no error: whoever reads decides how much to read, as `strata list | head -1` does.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_closed_pipe) {
         return ExitCode::SUCCESS;
+    }
+    if error.chain().any(|e| e.is::<Interrupted>()) {
+        return ExitCode::from(INTERRUPTED);
     }
     let mut stderr = std::io::stderr().lock();
     // Nothing is left to do when stderr is closed as well.

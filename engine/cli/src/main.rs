@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod builtin;
 mod exit;
 mod facts;
 mod flags;

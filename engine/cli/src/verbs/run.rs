@@ -1,17 +1,32 @@
 //! `strata run`: answers a prompt, or talks.
 
+mod interrupt;
+mod load;
+mod show;
+mod talk;
+
+use crate::exit::Interrupted;
 use crate::flags;
-use anyhow::{Result, bail};
+use crate::output::note;
+use anyhow::{Context, Result};
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use strata_config::Verb;
+use std::io::{IsTerminal, Read};
+use strata_config::{Settings, Verb};
+use strata_gguf::Special;
+use strata_model::CpuOps;
+use strata_runtime::{Answer, Chat, ChatOptions, Engine, Finish, GenerateParams, SamplingParams, Session};
 
 const EXAMPLES: &str = "\
 Examples:
+  strata run \"What is the capital of France?\"         ask the built-in model
+  strata run                                          talk to it, one line at a time
   strata run --model model.gguf \"Why is the sky blue?\"
-  strata run --model model.gguf                     talk, one line at a time
-  strata run --model model.gguf < question.txt      take the prompt from a file
+  strata run --model model.gguf < question.txt        take the prompt from a file
   strata run --model model.gguf --temp 0.7 --seed 1 --no-think \"Write a haiku.\"
-  strata run --model model.gguf --raw --max-tokens 50 \"Once upon a time\"";
+  strata run --model model.gguf --raw --max-tokens 50 \"Once upon a time\"
+
+The answer goes to stdout, everything else to stderr. Ctrl-C ends the answer, a second one the program.";
 
 /// The verb's part of the command line.
 pub(crate) fn command() -> Command {
@@ -25,15 +40,138 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Continue the prompt as plain text, without the chat template"),
         )
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the answer and its figures as JSON"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print the answer and its figures as one JSON object"),
+        )
+        .arg(
+            Arg::new("quiet")
+                .long("quiet")
+                .short('q')
+                .action(ArgAction::SetTrue)
+                .help("Print nothing but the answer: no progress, no summary"),
+        )
         .after_help(format!("{}\n\n{EXAMPLES}", flags::SETTINGS_HELP));
     flags::add(command, Verb::Run)
 }
 
-/// Answers the prompt.
+/// What the flags of this verb alone say.
+struct Options {
+    raw: bool,
+    json: bool,
+    quiet: bool,
+}
+
+/// Answers the prompt, or talks.
 pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
+    let options =
+        Options { raw: matches.get_flag("raw"), json: matches.get_flag("json"), quiet: matches.get_flag("quiet") };
     // What the model file suggests is known only once it is open; everything else can be wrong before that.
-    let settings = flags::settings(matches, None)?;
-    settings.warnings().iter().for_each(|w| crate::output::note(&format!("warning: {w}")));
-    bail!("not wired yet")
+    flags::settings(matches, None)?;
+    let prompt = prompt(matches)?;
+    if prompt.is_none() && (options.raw || options.json) {
+        let flag = if options.raw { "--raw" } else { "--json" };
+        let message = format!("{flag} needs a prompt, as an argument or on stdin\n");
+        return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
+    }
+    let gguf = load::open(matches)?;
+    let settings = flags::settings(matches, Some(gguf.meta()))?;
+    let mut warnings = settings.warnings().to_vec();
+    let (engine, load_seconds) = load::engine(&gguf, &settings, options.quiet)?;
+    let context = load::context(&engine, &settings, &mut warnings);
+    warnings.extend_from_slice(engine.warnings());
+    warnings.iter().for_each(|w| note(&format!("warning: {w}")));
+
+    let params = params(&settings);
+    let session = engine.session(context, settings.engine.prefill_chunk);
+    match prompt {
+        None => talk::talk(chat(session, &settings), &params, options.quiet),
+        Some(text) => {
+            let answer = answer(&engine, session, &settings, &params, &options, &text)?;
+            let facts = show::Facts { model: engine.name(), threads: engine.model().ops().threads(), context };
+            if options.json {
+                show::json(&answer, &params, &facts, load_seconds)?;
+            } else if !options.quiet {
+                note(&show::summary(&answer));
+            }
+            // A cancelled answer is shown as far as it came, and the exit code says that it is not whole.
+            if answer.finish == Finish::Cancelled { Err(Interrupted.into()) } else { Ok(()) }
+        }
+    }
+}
+
+/// Answers one prompt and shows the answer as it comes.
+fn answer(
+    engine: &Engine<CpuOps>,
+    mut session: Session<'_, CpuOps>,
+    settings: &Settings,
+    params: &GenerateParams,
+    options: &Options,
+    text: &str,
+) -> Result<Answer> {
+    let cancel = interrupt::handler()?;
+    let mut screen = show::Screen::new(cancel, options.json, options.quiet);
+    let answer = if options.raw {
+        let tokenizer = engine.tokenizer();
+        let tokens: Vec<u32> = tokenizer.bos_to_add().into_iter().chain(tokenizer.encode(text, Special::Parse)).collect();
+        session.generate(&tokens, params, cancel, &mut |event| screen.event(event))?
+    } else {
+        chat(session, settings).ask(text, params, cancel, &mut |event| screen.event(event))?
+    };
+    screen.end()?;
+    Ok(answer)
+}
+
+fn chat<'e>(session: Session<'e, CpuOps>, settings: &Settings) -> Chat<'e, CpuOps> {
+    let options = ChatOptions { system: settings.chat.system.clone(), think: settings.chat.think };
+    Chat::new(session, options)
+}
+
+fn params(settings: &Settings) -> GenerateParams {
+    let s = &settings.sampling;
+    GenerateParams {
+        sampling: SamplingParams {
+            temp: s.temp,
+            top_k: s.top_k,
+            top_p: s.top_p,
+            min_p: s.min_p,
+            repeat_penalty: s.repeat_penalty,
+            repeat_last_n: s.repeat_last_n,
+            presence_penalty: s.presence_penalty,
+            frequency_penalty: s.frequency_penalty,
+            seed: s.seed.unwrap_or_else(random_seed),
+        },
+        max_tokens: s.max_tokens,
+        ..GenerateParams::default()
+    }
+}
+
+/// A seed short enough to be typed again.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library keys every hasher with random bits from the system.
+    std::hash::RandomState::new().build_hasher().finish() >> 32
+}
+
+/// The prompt: the argument, or stdin when that is no terminal; `None` for a conversation.
+fn prompt(matches: &ArgMatches) -> Result<Option<String>> {
+    if let Some(text) = matches.get_one::<String>("prompt") {
+        return Ok(Some(text.clone()));
+    }
+    if std::io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read the prompt from stdin")?;
+    let mut text = String::from_utf8(bytes).context("the prompt on stdin is not UTF-8")?;
+    // The line break that ends a file is not part of the question.
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    Ok(Some(text))
 }

@@ -1,0 +1,57 @@
+//! From a path to a loaded engine, with a progress bar.
+
+use crate::builtin;
+use anyhow::Result;
+use clap::ArgMatches;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::path::PathBuf;
+use std::time::Instant;
+use strata_config::Settings;
+use strata_gguf::Gguf;
+use strata_model::CpuOps;
+use strata_runtime::Engine;
+
+/// The model that `--model` names, or the built-in one.
+pub(super) fn open(matches: &ArgMatches) -> Result<Gguf> {
+    match matches.get_one::<PathBuf>("model") {
+        // A file of that name wins; `./nano` says so explicitly.
+        Some(path) if path.as_os_str() == builtin::NAME && !path.exists() => Ok(builtin::open()?),
+        Some(path) => Ok(Gguf::open(path)?),
+        None => Ok(builtin::open()?),
+    }
+}
+
+/// Loads the engine; returns it with the seconds that took.
+pub(super) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
+    let start = Instant::now();
+    let bar = bar("loading", "layers", quiet);
+    let engine = Engine::load(gguf, CpuOps::new(settings.engine.threads), &mut |progress| {
+        bar.set_length(progress.of as u64);
+        bar.set_position(progress.layers as u64);
+    });
+    bar.finish_and_clear();
+    Ok((engine?, start.elapsed().as_secs_f64()))
+}
+
+/// The context to make room for: what was asked, at most what the model was trained for.
+pub(super) fn context(engine: &Engine<CpuOps>, settings: &Settings, warnings: &mut Vec<String>) -> usize {
+    let (asked, trained) = (settings.engine.ctx, engine.model().config().context);
+    if asked == 0 {
+        return trained;
+    }
+    if asked > trained && settings.origin(&strata_config::registry::CTX) != Some(&strata_config::Origin::Default) {
+        warnings.push(format!("the context is lowered from {asked} to {trained} tokens, what the model was trained for"));
+    }
+    asked.min(trained)
+}
+
+/// A bar on stderr; it draws nothing when that is no terminal.
+pub(super) fn bar(doing: &'static str, unit: &str, quiet: bool) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style = ProgressStyle::with_template(&format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {unit} {{eta}}"));
+    let bar = ProgressBar::with_draw_target(None, target).with_message(doing);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

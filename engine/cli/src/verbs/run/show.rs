@@ -1,0 +1,159 @@
+//! Answers on the screen and as JSON.
+
+use super::load;
+use crate::output;
+use anyhow::Result;
+use indicatif::ProgressBar;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use strata_runtime::{Answer, Event, Finish, GenerateParams};
+
+/// Prompts shorter than this are read before anyone looks.
+const SHORT_PROMPT: usize = 256;
+
+const DIM: &str = "\u{1b}[2m";
+const PLAIN: &str = "\u{1b}[0m";
+
+/// Prints what happens as it happens.
+pub(super) struct Screen<'a> {
+    cancel: &'a AtomicBool,
+    json: bool,
+    quiet: bool,
+    /// Thinking is shown, dimmed, to people only; what reads a pipe gets the answer.
+    show_thinking: bool,
+    thinking: bool,
+    bar: Option<ProgressBar>,
+    at_line_start: bool,
+    failed: Option<std::io::Error>,
+}
+
+impl<'a> Screen<'a> {
+    /// A screen that sets `cancel` when nobody reads any more.
+    pub(super) fn new(cancel: &'a AtomicBool, json: bool, quiet: bool) -> Screen<'a> {
+        Screen {
+            cancel,
+            json,
+            quiet,
+            show_thinking: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+            thinking: false,
+            bar: None,
+            at_line_start: true,
+            failed: None,
+        }
+    }
+
+    pub(super) fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Prompt { read, of } if of - read.min(of) > SHORT_PROMPT || self.bar.is_some() => {
+                let bar = self.bar.get_or_insert_with(|| load::bar("reading", "tokens", self.quiet || self.json));
+                bar.set_length(of as u64);
+                bar.set_position(read as u64);
+                if read == of {
+                    bar.finish_and_clear();
+                    self.bar = None;
+                }
+            }
+            Event::Prompt { .. } => {}
+            _ if self.json => {}
+            Event::Thinking(text) if self.show_thinking => {
+                if !self.thinking {
+                    self.thinking = true;
+                    self.print(DIM);
+                }
+                self.print(text);
+            }
+            Event::Thinking(_) => {}
+            Event::Text(text) => {
+                self.end_thinking();
+                self.print(text);
+            }
+        }
+    }
+
+    /// Ends the last line. An answer that nobody could read is an error.
+    pub(super) fn end(mut self) -> Result<()> {
+        if self.thinking {
+            self.print(PLAIN);
+        }
+        if !self.json && !self.at_line_start {
+            self.print("\n");
+        }
+        self.failed.map_or(Ok(()), |e| Err(e.into()))
+    }
+
+    fn end_thinking(&mut self) {
+        if std::mem::take(&mut self.thinking) {
+            self.print(PLAIN);
+            self.print(if self.at_line_start { "\n" } else { "\n\n" });
+        }
+    }
+
+    fn print(&mut self, text: &str) {
+        if self.failed.is_some() || text.is_empty() {
+            return;
+        }
+        let mut out = std::io::stdout().lock();
+        if let Err(e) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            self.failed = Some(e);
+            self.cancel.store(true, Ordering::Relaxed);
+        }
+        if !text.starts_with('\u{1b}') {
+            self.at_line_start = text.ends_with('\n');
+        }
+    }
+}
+
+/// One line about how an answer went.
+pub(super) fn summary(answer: &Answer) -> String {
+    let t = &answer.timings;
+    let cached = match t.cached_tokens {
+        0 => String::new(),
+        n => format!(" ({n} read before)"),
+    };
+    let finish = match answer.finish {
+        Finish::Stop => "",
+        Finish::Length => " | cut at the limit of tokens (--max-tokens)",
+        Finish::Context => " | cut because the context is full (--ctx)",
+        Finish::Cancelled => " | cancelled",
+    };
+    format!(
+        "prompt {} tokens{cached}, {:.1} tokens/s | answer {} tokens, {:.1} tokens/s{finish}",
+        t.prompt_tokens,
+        t.prompt_rate(),
+        t.output_tokens,
+        t.output_rate()
+    )
+}
+
+/// What the JSON object says besides the answer.
+pub(super) struct Facts<'a> {
+    pub(super) model: &'a str,
+    pub(super) threads: usize,
+    pub(super) context: usize,
+}
+
+/// Prints an answer as one JSON object.
+pub(super) fn json(answer: &Answer, params: &GenerateParams, facts: &Facts<'_>, load_seconds: f64) -> Result<()> {
+    let t = &answer.timings;
+    let object = serde_json::json!({
+        "text": answer.text,
+        "thinking": answer.thinking,
+        "tokens": answer.tokens,
+        "finish": answer.finish,
+        "model": facts.model,
+        "seed": (params.sampling.temp > 0.0).then_some(params.sampling.seed),
+        "threads": facts.threads,
+        "context": facts.context,
+        "timings": {
+            "load_seconds": load_seconds,
+            "prompt_tokens": t.prompt_tokens,
+            "cached_tokens": t.cached_tokens,
+            "prompt_seconds": t.prompt_seconds,
+            "prompt_tokens_per_second": t.prompt_rate(),
+            "output_tokens": t.output_tokens,
+            "output_seconds": t.output_seconds,
+            "output_tokens_per_second": t.output_rate(),
+        },
+    });
+    output::emit(&serde_json::to_string_pretty(&object)?)
+}
