@@ -3,7 +3,7 @@
 use crate::common::{Model, Stored, run, shared, tiny};
 use serde_json::{Value as Json, json};
 use std::path::Path;
-use strata_gguf::{ArrayValue, Value};
+use strata_gguf::{ArrayValue, GgmlType, Value};
 
 fn inspect(path: &Path) -> Json {
     let r = run(&["inspect", path.to_str().unwrap(), "--json"]);
@@ -122,7 +122,7 @@ fn missing_and_unknown_tensors_are_named() {
         m.tensors.retain(|t| t.name != "blk.2.attn_k.weight");
         for i in 0..7 {
             let name = format!("extra.{i}");
-            m.tensors.push(Stored { name, dims: vec![1], ty: 0, data: vec![0; 4] });
+            m.tensors.push(Stored { name, dims: vec![1], ty: GgmlType::F32, data: vec![0; 4] });
         }
     }) else {
         return;
