@@ -46,7 +46,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Err(e) if e.use_stderr() => return Err(e.into()),
         Err(e) => return output::emit(&e.render().to_string()),
     };
-    dispatch(&matches).unwrap_or_else(|| output::emit(&command.render_long_help().to_string()))
+    dispatch(&matches).unwrap_or_else(|| output::emit(&command.render_help().to_string()))
 }
 
 /// `None` when no verb was given.

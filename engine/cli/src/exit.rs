@@ -9,6 +9,8 @@ use strata_config::ConfigError;
 const FAILED: u8 = 1;
 /// The command line or a setting is wrong.
 const USAGE: u8 = 2;
+/// Nobody reads stdout any more: what a shell reports for a program that SIGPIPE ended.
+const CLOSED_PIPE: u8 = 141;
 
 /// The user ended it with Ctrl-C: 128 plus the number of the signal, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -27,10 +29,11 @@ impl Error for Interrupted {}
 
 /// Writes an error to stderr and chooses the exit code.
 ///
-/// A closed stdout is no error: whoever reads decides how much to read, as `strata list | head -1` does.
+/// A closed stdout is not worth a sentence: whoever reads decides how much to read, as `strata list | head -1` does. The
+/// code is still not 0, since what was left unsaid may have been a failure.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_closed_pipe) {
-        return ExitCode::SUCCESS;
+        return ExitCode::from(CLOSED_PIPE);
     }
     if error.chain().any(|e| e.is::<Interrupted>()) {
         return ExitCode::from(INTERRUPTED);

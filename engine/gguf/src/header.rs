@@ -16,7 +16,7 @@ use std::sync::Arc;
 const MAX_DEPTH: usize = 8;
 
 /// Data alignment of a file that does not say, in bytes.
-pub(crate) const DEFAULT_ALIGNMENT: u64 = 32;
+const DEFAULT_ALIGNMENT: u64 = 32;
 
 /// What a header says, with the ranges of its tensors checked for overflow but not yet against the file's length.
 pub(crate) struct Header {
@@ -54,9 +54,9 @@ pub(crate) fn parse(bytes: &[u8], file: &str) -> Result<Header> {
     check_version(&c, version)?;
     let tensor_count = c.u64(&|| "the tensor count".into())?;
     let key_count = c.u64(&|| "the metadata count".into())?;
-    // A key takes at least a length, one byte, a type and a value of one byte; a tensor at least 33 bytes.
-    c.expect(key_count, 14, &|| format!("a header of {key_count} metadata keys"))?;
-    c.expect(tensor_count, 33, &|| format!("a header of {tensor_count} tensors"))?;
+    // The least that an entry takes, with an empty name: that has a sentence of its own.
+    c.expect(key_count, 13, &|| format!("a metadata count of {key_count}"))?;
+    c.expect(tensor_count, 32, &|| format!("a tensor count of {tensor_count}"))?;
 
     let mut meta = Metadata::new(file);
     for i in 0..key_count {
@@ -217,9 +217,7 @@ fn read_tensor(c: &mut Cursor<'_>, index: u64, count: u64, alignment: u64) -> Re
     let what = || format!("the entry of tensor {shown}");
     let rank = c.u32(&what)?;
     if !(1..=4).contains(&rank) {
-        return Err(c.invalid(format!(
-            "tensor {shown} has {rank} dimensions, expected 1 to 4: the header is damaged or its counts are wrong"
-        )));
+        return Err(c.invalid(wrong_rank(&shown, u64::from(rank))));
     }
     let mut dims = Vec::with_capacity(4);
     for _ in 0..rank {
@@ -230,27 +228,40 @@ fn read_tensor(c: &mut Cursor<'_>, index: u64, count: u64, alignment: u64) -> Re
     let Some(ty) = GgmlType::from_id(id) else {
         return Err(c.invalid(foreign::unknown_tensor_type(&shown, id)));
     };
-    let row_len = dims.first().copied().unwrap_or(0);
-    if dims.contains(&0) {
-        return Err(c.invalid(format!("tensor {shown} has a dimension of 0: {dims:?}")));
-    }
-    if !row_len.is_multiple_of(ty.block_values() as u64) {
-        return Err(c.invalid(format!(
-            "tensor {shown} has rows of {row_len} values, which type {ty} cannot hold: its blocks are of {} values",
-            ty.block_values()
-        )));
-    }
-    let elements = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
-    let rows = dims.iter().skip(1).try_fold(1u64, |n, &d| n.checked_mul(d));
-    let row_bytes = ty.row_bytes(row_len);
-    let bytes = row_bytes.zip(rows).and_then(|(row, n)| row.checked_mul(n));
-    let (Some(_), Some(row_bytes), Some(bytes)) = (elements, row_bytes, bytes) else {
-        return Err(c.invalid(format!("tensor {shown} has dimensions {dims:?}, whose product overflows")));
-    };
+    let (row_bytes, bytes) = check_shape(name, &dims, ty).map_err(|what| c.invalid(what))?;
     if !offset.is_multiple_of(alignment) {
         return Err(c.invalid(format!(
             "tensor {shown} has offset {offset}, not a multiple of the alignment {alignment}: the header is damaged"
         )));
     }
     Ok(TensorInfo { name: name.into(), dims, ty, row_bytes, bytes, offset })
+}
+
+fn wrong_rank(shown: &str, rank: u64) -> String {
+    format!("tensor {shown} has {rank} dimensions, expected 1 to 4: the header is damaged or its counts are wrong")
+}
+
+/// Bytes of a row and of the whole tensor; an error when the type cannot hold rows of this length or a size overflows.
+pub(crate) fn check_shape(name: &str, dims: &[u64], ty: GgmlType) -> Result<(u64, u64), String> {
+    let shown = show_text(name);
+    let Some((&row_len, others)) = dims.split_first().filter(|_| dims.len() <= 4) else {
+        return Err(wrong_rank(&shown, dims.len() as u64));
+    };
+    if dims.contains(&0) {
+        return Err(format!("tensor {shown} has a dimension of 0: {dims:?}"));
+    }
+    if !row_len.is_multiple_of(ty.block_values() as u64) {
+        return Err(format!(
+            "tensor {shown} has rows of {row_len} values, which type {ty} cannot hold: its blocks are of {} values",
+            ty.block_values()
+        ));
+    }
+    let rows = others.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
+    let elements = rows.and_then(|n| n.checked_mul(row_len));
+    let row_bytes = ty.row_bytes(row_len);
+    let bytes = row_bytes.zip(rows).and_then(|(row, n)| row.checked_mul(n));
+    match (elements, row_bytes, bytes) {
+        (Some(_), Some(row_bytes), Some(bytes)) => Ok((row_bytes, bytes)),
+        _ => Err(format!("tensor {shown} has dimensions {dims:?}, whose product overflows")),
+    }
 }

@@ -21,6 +21,7 @@ pub(crate) fn command() -> Command {
         .about("Show the settings")
         .subcommand_required(true)
         .subcommand_value_name("VERB")
+        .subcommand_help_heading("Verbs")
         .subcommand(show)
 }
 

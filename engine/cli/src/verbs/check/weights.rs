@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use strata_gguf::{Tensor, quant};
+use strata_gguf::{Tensor, quant, show_text};
 
 /// Bytes that one thread takes at a time, at most.
 const PIECE: usize = 8 << 20;
@@ -34,7 +34,7 @@ pub(super) fn finite(model: &Model<'_>) -> Result<Report> {
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
             let Some(tensor) = tensors.get(piece.tensor) else { continue };
             let bad = quant::nonfinite_blocks(tensor.ty(), piece.data)
-                .with_context(|| format!("cannot check tensor {}", tensor.name()))?;
+                .with_context(|| format!("cannot check tensor {}", show_text(tensor.name())))?;
             if bad > 0 {
                 // A thread that panicked left whole entries behind.
                 let mut found = found.lock().unwrap_or_else(|e| e.into_inner());
@@ -62,7 +62,12 @@ fn sentence(tensor: &Tensor, expert: Option<usize>, bad: usize) -> String {
     let what = if tensor.ty().block_values() == 1 { "value" } else { "block" };
     let is = if bad == 1 { "is" } else { "are" };
     let expert = expert.map_or_else(String::new, |e| format!(", expert {e}"));
-    format!("tensor {}{expert}: {} {is} not finite ({})", tensor.name(), output::count(bad, what), tensor.ty())
+    format!(
+        "tensor {}{expert}: {} {is} not finite ({})",
+        show_text(tensor.name()),
+        output::count(bad, what),
+        tensor.ty()
+    )
 }
 
 /// Cuts a tensor at experts and at whole blocks.

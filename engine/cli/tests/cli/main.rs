@@ -1,0 +1,11 @@
+//! Drives the real binary on real files: the small models of the shared folder, and damaged copies of them.
+// Panics are how tests fail; clippy.toml allows them in test functions, and this in what those call.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod check;
+mod common;
+mod config;
+mod help;
+mod inspect;
+mod list;
+mod usage;

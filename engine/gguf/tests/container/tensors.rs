@@ -1,0 +1,137 @@
+//! Tensors: shapes, types, ranges, and access to rows.
+
+use crate::raw::Raw;
+use crate::{folder, pattern, refusal, refused, says, small};
+use strata_gguf::{GgmlType, Gguf, Writer};
+
+#[test]
+fn every_supported_type_loads() {
+    let mut w = Writer::new();
+    for ty in GgmlType::ALL {
+        let bytes = ty.row_bytes(512).unwrap() as usize * 3;
+        w.tensor(&format!("{ty}.weight"), &[512, 3], *ty, pattern(bytes)).unwrap();
+    }
+    let model = Gguf::from_bytes("all", w.to_bytes().unwrap()).unwrap();
+    for ty in GgmlType::ALL {
+        let t = model.require(&format!("{ty}.weight")).unwrap();
+        assert_eq!((t.ty(), t.row_len(), t.rows(), t.elements()), (*ty, 512, 3, 1536));
+        assert_eq!(Some(t.row_bytes()), ty.row_bytes(512));
+        assert_eq!(t.data(), pattern(t.bytes() as usize));
+    }
+}
+
+#[test]
+fn rows_and_prefetch_stay_inside_the_tensor() {
+    let dir = folder();
+    let path = dir.path().join("m.gguf");
+    small().write(&path).unwrap();
+    let mapped = Gguf::open(&path).unwrap();
+    let memory = Gguf::from_bytes("m", small().to_bytes().unwrap()).unwrap();
+    for t in mapped.tensors().iter().chain(memory.tensors()) {
+        let rows: Vec<u8> = (0..t.rows()).flat_map(|i| t.row(i).unwrap().to_vec()).collect();
+        assert_eq!(rows, t.data());
+        for beyond in [t.rows(), u64::MAX / 2, u64::MAX] {
+            assert_eq!(t.row(beyond), None);
+        }
+        for (first, count) in [(0, 1), (1, u64::MAX), (u64::MAX, 1), (u64::MAX, u64::MAX), (0, 0)] {
+            t.prefetch_rows(first, count);
+        }
+    }
+    let exps = mapped.require("blk.1.ffn_up_exps.weight").unwrap();
+    assert_eq!((exps.dims(), exps.rows(), exps.row_bytes(), exps.bytes()), (&[32, 3, 2][..], 6, 34, 204));
+}
+
+#[test]
+fn tensors_outlive_the_model() {
+    let dir = folder();
+    let path = dir.path().join("m.gguf");
+    small().write(&path).unwrap();
+    let t = Gguf::open(&path).unwrap().require("output.weight").unwrap().clone();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(t.data(), pattern(512));
+}
+
+#[test]
+fn a_missing_tensor_is_missing_and_nothing_else() {
+    let model = Gguf::from_bytes("m.gguf", small().to_bytes().unwrap()).unwrap();
+    let text = model.require("blk.7.attn_q.weight").unwrap_err().to_string();
+    assert_eq!(text, "m.gguf: tensor blk.7.attn_q.weight is missing");
+}
+
+#[test]
+fn an_unknown_type_names_tensor_id_file_and_choices() {
+    let with = |id| Raw::header(1, 0).tensor("blk.1.ffn_up_exps.weight", &[32], id, 0).data(32, 128);
+    refused(
+        with(99),
+        &["blk.1.ffn_up_exps.weight", "type id 99", "newer than this engine", "damaged", "IQ3_S", "Q2_0"],
+    );
+    refused(with(43), &["type id 43", "newer than this engine"]);
+    refused(with(34), &["TQ1_0", "does not run"]);
+    refused(with(28), &["F64", "does not run"]);
+    refused(with(4), &["removed"]);
+    refused(with(15), &["intermediate"]);
+}
+
+#[test]
+fn rows_must_divide_into_blocks() {
+    let rows = |ty: GgmlType, ne0: u64| Raw::header(1, 0).tensor("blk.0.ffn_down_exps.weight", &[ne0, 2], ty.id(), 0);
+    for ty in GgmlType::ALL {
+        let bytes = rows(*ty, 640).data(32, 640 * 4 * 2);
+        if ty.block_values() == 256 {
+            refused(bytes, &["blk.0.ffn_down_exps.weight", "640", ty.name(), "blocks are of 256"]);
+        } else {
+            let size = 2 * ty.row_bytes(640).unwrap() as usize;
+            let t = Gguf::from_bytes("m", rows(*ty, 640).data(32, size)).unwrap().tensors()[0].clone();
+            assert_eq!(t.row(1).unwrap(), &pattern(size)[size / 2..]);
+        }
+        // A pack that stores 640 as 768 says 768: rows follow each other at that stride.
+        let size = 2 * ty.row_bytes(768).unwrap() as usize;
+        let t = Gguf::from_bytes("m", rows(*ty, 768).data(32, size)).unwrap().tensors()[0].clone();
+        assert_eq!((t.row_len(), t.row(1).unwrap()), (768, &pattern(size)[size / 2..]));
+    }
+}
+
+#[test]
+fn hostile_shapes_and_offsets_do_not_wrap() {
+    let one = |dims: &[u64], offset| Raw::header(1, 0).tensor("t", dims, 0, offset).data(32, 64);
+    refused(one(&[u64::MAX, 2, 1, 1], 0), &["tensor t", "overflows"]);
+    refused(one(&[1 << 32, 1 << 32], 0), &["overflows"]);
+    refused(one(&[1 << 62], 0), &["overflows"]);
+    refused(one(&[1 << 40], 0), &["first tensor out of bounds t"]);
+    refused(one(&[1, 1, 1, 1, 1], 0), &["5 dimensions", "1 to 4"]);
+    refused(one(&[], 0), &["0 dimensions"]);
+    refused(one(&[4, 0], 0), &["dimension of 0"]);
+    refused(one(&[4], u64::MAX - 31), &["tensor t", "beyond any file"]);
+    refused(one(&[4], 1 << 40), &["out of bounds"]);
+    refused(one(&[4], 8), &["offset 8", "alignment 32"]);
+    let huge_rank = Raw::header(1, 0).str("t").u32(u32::MAX).bytes(&[0; 64]);
+    refused(huge_rank.0, &["4294967295 dimensions"]);
+}
+
+#[test]
+fn tensors_do_not_share_bytes_or_names() {
+    let two = |b: &str, offset| Raw::header(2, 0).tensor("a", &[16], 0, 0).tensor(b, &[16], 0, offset).data(32, 128);
+    assert_eq!(Gguf::from_bytes("m", two("b", 64)).unwrap().tensors().len(), 2);
+    refused(two("b", 32), &["a and b overlap"]);
+    refused(two("b", 0), &["overlap"]);
+    refused(two("a", 64), &["two tensors are named a"]);
+}
+
+#[test]
+fn wrong_counts_are_refused() {
+    let table = |count| {
+        let both = Raw::header(count, 0).tensor("a", &[16], 0, 0).tensor("b", &[16], 0, 64);
+        both.data(32, 128)
+    };
+    assert!(Gguf::from_bytes("m", table(2)).is_ok());
+    refused(table(1), &["tensor count is wrong"]);
+    refused(table(3), &["damaged"]);
+    refused(table(1 << 40), &["tensor count of 1099511627776", "needs"]);
+    refused(table(u64::MAX), &["needs more than 2^64"]);
+    let mut keys = small().to_bytes().unwrap();
+    keys[16] = 1;
+    let text = refusal(Gguf::from_bytes("m", keys.clone()));
+    says(&text, &["damaged"]);
+    keys[16] = 3;
+    says(&refusal(Gguf::from_bytes("m", keys)), &["tensor 1 of 6", "damaged"]);
+}
