@@ -1,6 +1,9 @@
 //! The model that comes with the binary.
 
-use strata_gguf::{Gguf, Result};
+use anyhow::Result;
+use std::path::Path;
+use strata_config::{Layer, Value, registry::THINK};
+use strata_gguf::Gguf;
 
 /// Bytes at an address that any tensor type may be read from.
 #[repr(C, align(64))]
@@ -8,10 +11,25 @@ struct Aligned<T: ?Sized>(T);
 
 static NANO: &Aligned<[u8]> = &Aligned(*include_bytes!("../model/nano-IQ3_S.gguf"));
 
-/// The name it goes by in messages and as `--model nano`.
+/// What stands for it where a path is asked for.
 pub(crate) const NAME: &str = "nano";
 
-/// Opens the built-in model.
-pub(crate) fn open() -> Result<Gguf> {
-    Gguf::from_static("nano (built in)", &NANO.0)
+/// What messages call it.
+const TITLE: &str = "nano (built in)";
+
+/// Opens the model at a path, or the built-in one when there is no path or it is [`NAME`].
+pub(crate) fn open_model(path: Option<&Path>) -> Result<Gguf> {
+    match path {
+        // A file of that name wins.
+        Some(path) if path.as_os_str() != NAME || path.exists() => Ok(Gguf::open(path)?),
+        _ => Ok(Gguf::from_static(TITLE, &NANO.0)?),
+    }
+}
+
+/// Adds what the built-in model works best with, if `gguf` is that model.
+pub(crate) fn suggest(gguf: &Gguf, layer: &mut Layer) {
+    if gguf.name() == TITLE {
+        // Trained to think about sums only: on other questions its thoughts lead it astray.
+        layer.set(&THINK, Value::Bool(false));
+    }
 }

@@ -1,10 +1,11 @@
 //! Flags made from the registry of settings, and settings made from flags.
 
+use crate::builtin;
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::path::{Path, PathBuf};
 use strata_config::{ConfigError, KNOBS, Kind, Knob, Layer, Origin, Settings, Verb};
-use strata_gguf::{Metadata, Value};
+use strata_gguf::{Gguf, Value};
 
 /// Read from the working folder when `--config` names no other file.
 pub(crate) const CONFIG_FILE: &str = "strata.toml";
@@ -41,7 +42,7 @@ pub(crate) fn model() -> Arg {
         .short('m')
         .value_name("PATH")
         .value_parser(value_parser!(PathBuf))
-        .help("The model: a .gguf file, any shard of a set, or the folder of one model")
+        .help("The model: a .gguf file, any shard of a set, or the folder of one model [default: nano, built in]")
 }
 
 /// One flag, or two for yes and no.
@@ -98,14 +99,17 @@ pub(crate) fn layer(matches: &ArgMatches) -> Result<Layer, ConfigError> {
 }
 
 /// The settings that hold: the flags in `matches`, the environment, the file of `--config`, and what `model` suggests.
-pub(crate) fn settings(matches: &ArgMatches, model: Option<&Metadata>) -> Result<Settings, ConfigError> {
+pub(crate) fn settings(matches: &ArgMatches, model: Option<&Gguf>) -> Result<Settings, ConfigError> {
     let file = match matches.try_get_one::<PathBuf>("config").ok().flatten() {
         Some(path) => Layer::from_file(path)?,
         None if Path::new(CONFIG_FILE).exists() => Layer::from_file(Path::new(CONFIG_FILE))?,
         None => Layer::empty(Origin::File(CONFIG_FILE.into())),
     };
-    let model = Layer::from_model(|key| number_as_text(model?.get(key)?));
-    Settings::resolve(layer(matches)?, Layer::from_env(std::env::vars_os())?, file, model)
+    let mut suggested = Layer::from_model(|key| number_as_text(model?.meta().get(key)?));
+    if let Some(model) = model {
+        builtin::suggest(model, &mut suggested);
+    }
+    Settings::resolve(layer(matches)?, Layer::from_env(std::env::vars_os())?, file, suggested)
 }
 
 /// A metadata number in its shortest form: an f32 of 0.6 is the text `0.6`, not its expansion in f64.
@@ -125,6 +129,7 @@ fn number_as_text(value: &Value) -> Option<String> {
 mod tests {
     use super::*;
     use strata_config::registry::{PRESENCE_PENALTY, TEMP, THINK};
+    use strata_gguf::Writer;
 
     fn parse(args: &[&str]) -> Result<Layer, ConfigError> {
         let command = add(Command::new("x").no_binary_name(true), Verb::Run);
@@ -157,11 +162,12 @@ mod tests {
 
     #[test]
     fn a_model_suggests() {
-        let mut meta = Metadata::new("x");
-        meta.insert("general.sampling.temp", Value::F32(0.6));
+        let mut writer = Writer::new();
+        writer.meta("general.sampling.temp", Value::F32(0.6)).unwrap();
+        let gguf = Gguf::from_bytes("x", writer.to_bytes().unwrap()).unwrap();
         let command = add(Command::new("x").no_binary_name(true), Verb::Run);
         let matches = command.try_get_matches_from(Vec::<&str>::new()).unwrap();
-        let settings = settings(&matches, Some(&meta)).unwrap();
+        let settings = settings(&matches, Some(&gguf)).unwrap();
         assert_eq!(settings.get(&TEMP), Some(&strata_config::Value::Float(0.6)));
         assert_eq!(settings.origin(&TEMP), Some(&Origin::Model));
     }

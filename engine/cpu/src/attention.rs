@@ -84,14 +84,7 @@ fn for_each_position(selection: &Selection, mut f: impl FnMut(usize)) {
 ///
 /// `q` is `[index_heads][dim]`, `block_keys` is `[blocks][dim]`. A block's score is the sum over heads of the positive
 /// part of `q · key`, divided by `sqrt(dim)`; among equal scores (zero is a common one) the lower block goes first.
-pub fn select(
-    q: &[f32],
-    block_keys: &[f32],
-    dim: usize,
-    block: usize,
-    budget: usize,
-    positions: usize,
-) -> Selection {
+pub fn select(q: &[f32], block_keys: &[f32], dim: usize, block: usize, budget: usize, positions: usize) -> Selection {
     let blocks = positions / block;
     if blocks <= budget {
         return Selection::All(positions);

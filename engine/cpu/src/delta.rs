@@ -83,16 +83,7 @@ pub fn scan(
 }
 
 /// One token of one head: `S *= decay; d = beta (v - S^T k); S += k d^T; out = S^T q`.
-fn step(
-    state: &mut [f32],
-    q: &[f32],
-    k: &[f32],
-    v: &[f32],
-    decay: f32,
-    beta: f32,
-    delta: &mut [f32],
-    out: &mut [f32],
-) {
+fn step(state: &mut [f32], q: &[f32], k: &[f32], v: &[f32], decay: f32, beta: f32, delta: &mut [f32], out: &mut [f32]) {
     let dim = v.len();
     delta.fill(0.0);
     for (s, &k) in state.chunks_exact_mut(dim).zip(k) {
@@ -128,8 +119,7 @@ mod tests {
         let shape = DeltaShape { key_heads: 2, value_heads: 4, dim: 8 };
         let rows = 11;
         let wave = |n: usize, f: f32| -> Vec<f32> { (0..n).map(|i| (i as f32 * f).sin()).collect() };
-        let (qkv, beta, alpha) =
-            (wave(rows * shape.channels(), 0.37), wave(rows * 4, 0.9), wave(rows * 4, 1.3));
+        let (qkv, beta, alpha) = (wave(rows * shape.channels(), 0.37), wave(rows * 4, 0.9), wave(rows * 4, 1.3));
         let (a, dt) = (vec![-0.5, -1.0, -2.0, -0.1], vec![0.1, 0.2, 0.3, 0.4]);
         let run = |threads: usize, piece: usize| {
             let pool = Pool::new(threads);

@@ -363,7 +363,9 @@ fn ngram(keys: &Keys<'_>, layers: &[LayerKind]) -> Result<Option<NgramConfig>> {
         head_offsets: keys.u64s("ple.head_offsets", heads)?,
     };
     if config.head_rows.contains(&0) {
-        return Err(meta.invalid("key qwen4exp.ple.head_vocab_sizes holds a zero, expected rows for every head").into());
+        return Err(meta
+            .invalid("key qwen4exp.ple.head_vocab_sizes holds a zero, expected rows for every head")
+            .into());
     }
     Ok(Some(config))
 }

@@ -17,12 +17,18 @@ const PAGE: usize = 4096;
 /// Runs the model on the CPU, with weights read in place.
 pub struct CpuOps {
     pool: Pool,
+    read_ahead: bool,
 }
 
 impl CpuOps {
     /// With this many threads; 0 means one per available core.
     pub fn new(threads: usize) -> CpuOps {
-        CpuOps { pool: Pool::new(threads) }
+        CpuOps { pool: Pool::new(threads), read_ahead: true }
+    }
+
+    /// Loads models without reading their dense weights: enough to see whether a model can be loaded.
+    pub fn without_reading(self) -> CpuOps {
+        CpuOps { read_ahead: false, ..self }
     }
 
     /// Threads at work.
@@ -66,8 +72,10 @@ impl Ops for CpuOps {
     fn matrix(&self, tensor: &Tensor, scale: f32) -> Result<Matrix> {
         // Every token needs every dense weight: read them now, in file order and under the progress bar, rather than
         // page by page during the first answer.
-        let byte_per_page = tensor.data().iter().step_by(PAGE);
-        std::hint::black_box(byte_per_page.fold(0, |all, byte| all ^ byte));
+        if self.read_ahead {
+            let byte_per_page = tensor.data().iter().step_by(PAGE);
+            std::hint::black_box(byte_per_page.fold(0, |all, byte| all ^ byte));
+        }
         Ok(Matrix::new(tensor.clone(), scale))
     }
 
@@ -151,9 +159,7 @@ impl Ops for CpuOps {
     fn add_to_streams(&self, r: &mut Vec<f32>, a: &Vec<f32>, y: &Vec<f32>, width: usize) {
         let rows = y.len() / width;
         let streams = a.len() / rows.max(1);
-        for ((r, a), y) in
-            r.chunks_exact_mut(streams * width).zip(a.chunks_exact(streams)).zip(y.chunks_exact(width))
-        {
+        for ((r, a), y) in r.chunks_exact_mut(streams * width).zip(a.chunks_exact(streams)).zip(y.chunks_exact(width)) {
             elementwise::add_to_streams(r, a, y);
         }
     }

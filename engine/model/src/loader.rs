@@ -56,7 +56,9 @@ impl<'a, O: Ops> Loader<'a, O> {
         let seen = self.seen.borrow();
         let draft = |name: &str| {
             let block = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
-            block.is_some_and(|b| (self.config.layers.len()..self.config.layers.len() + self.config.draft_blocks).contains(&b))
+            block.is_some_and(|b| {
+                (self.config.layers.len()..self.config.layers.len() + self.config.draft_blocks).contains(&b)
+            })
         };
         let names: Vec<&str> =
             self.gguf.tensors().iter().map(|t| t.name()).filter(|n| !seen.contains(*n) && !draft(n)).collect();
@@ -139,15 +141,14 @@ impl<'a, O: Ops> Loader<'a, O> {
             let tensor = self.shaped(&name, &[cols, rows, n])?;
             Ok((tensor, self.companion_scale(&name)?))
         };
-        let (gate_up, gate_scale, up_scale) =
-            if self.gguf.tensor(&format!("{p}ffn_gate_up_exps.weight")).is_some() {
-                let (both, scale) = experts("ffn_gate_up_exps", h, 2 * width)?;
-                (GateUp::Fused(both), scale, scale)
-            } else {
-                let (gate, gate_scale) = experts("ffn_gate_exps", h, width)?;
-                let (up, up_scale) = experts("ffn_up_exps", h, width)?;
-                (GateUp::Apart(gate, up), gate_scale, up_scale)
-            };
+        let (gate_up, gate_scale, up_scale) = if self.gguf.tensor(&format!("{p}ffn_gate_up_exps.weight")).is_some() {
+            let (both, scale) = experts("ffn_gate_up_exps", h, 2 * width)?;
+            (GateUp::Fused(both), scale, scale)
+        } else {
+            let (gate, gate_scale) = experts("ffn_gate_exps", h, width)?;
+            let (up, up_scale) = experts("ffn_up_exps", h, width)?;
+            (GateUp::Apart(gate, up), gate_scale, up_scale)
+        };
         let (down, down_scale) = experts("ffn_down_exps", width, h)?;
         let scales = [gate_scale, up_scale, down_scale];
         Ok(MoeWeights {

@@ -98,15 +98,7 @@ pub trait Ops {
     /// Root-mean-square norm of each of `groups` parts of each row; `gamma` is as long as a row.
     fn group_norm(&self, x: &Self::Buf, gamma: &Self::Buf, groups: usize, eps: f32) -> Self::Buf;
     /// Root-mean-square norm of each head with one shared `gamma`, then rotation; row t is at position `first + t`.
-    fn norm_rope(
-        &self,
-        x: &mut Self::Buf,
-        gamma: &Self::Buf,
-        eps: f32,
-        rope: &Rope,
-        heads: usize,
-        first: usize,
-    );
+    fn norm_rope(&self, x: &mut Self::Buf, gamma: &Self::Buf, eps: f32, rope: &Rope, heads: usize, first: usize);
     /// `silu(x / divisor)` in place.
     fn silu_scaled(&self, x: &mut Self::Buf, divisor: f32);
     /// `2 sigmoid(x / divisor)` in place.

@@ -54,7 +54,9 @@ fn nano_bf16_equals_pytorch() {
         let worst = max_difference(&ours, &expected);
         let experts = compare_experts(&oracle["experts"], &recorder, model.config().experts_used);
         let agreed = compare_greedy(&model, &oracle, &tokens);
-        println!("nano-bf16 {case}: max logit difference {worst:.1e}, {experts} routed experts and {agreed} greedy tokens equal");
+        println!(
+            "nano-bf16 {case}: max logit difference {worst:.1e}, {experts} routed experts and {agreed} greedy tokens equal"
+        );
         assert!(worst < 1e-3, "{case}: logits differ by {worst}");
     }
 }

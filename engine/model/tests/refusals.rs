@@ -81,7 +81,8 @@ fn a_missing_tensor_is_called_missing() {
 
 #[test]
 fn a_missing_or_mistyped_key_is_named() {
-    for key in ["qwen4exp.block_count", "qwen4exp.rope.freq_base", "qwen4exp.ple.head_offsets", "qwen4exp.expert_count"] {
+    for key in ["qwen4exp.block_count", "qwen4exp.rope.freq_base", "qwen4exp.ple.head_offsets", "qwen4exp.expert_count"]
+    {
         let mut model = Rebuild::new();
         model.unset(key);
         assert_names(&model.error(), &[key, "missing"]);
@@ -124,7 +125,10 @@ fn a_tensor_of_another_shape_is_named_with_both_shapes() {
         })
         .collect();
     down.1[0] = padded as u64;
-    assert_names(&model.error(), &["blk.0.ffn_down_exps.weight", &format!("[{padded}, "), &format!("expected [{width}, ")]);
+    assert_names(
+        &model.error(),
+        &["blk.0.ffn_down_exps.weight", &format!("[{padded}, "), &format!("expected [{width}, ")],
+    );
 }
 
 #[test]

@@ -31,7 +31,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let prompt = &tokens[repetition * PROMPT_TOKENS..][..PROMPT_TOKENS];
         let mut session = engine.session(PROMPT_TOKENS + OUTPUT_TOKENS + 1, 64);
         let timings = session.generate(prompt, &params, &AtomicBool::new(false), &mut |_| ())?.timings;
-        println!("{repetition}: prompt {:.1} tokens/s, output {:.1} tokens/s", timings.prompt_rate(), timings.output_rate());
+        println!(
+            "{repetition}: prompt {:.1} tokens/s, output {:.1} tokens/s",
+            timings.prompt_rate(),
+            timings.output_rate()
+        );
         if repetition > 0 {
             reading.push(timings.prompt_rate());
             writing.push(timings.output_rate());

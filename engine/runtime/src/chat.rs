@@ -66,8 +66,7 @@ impl<'e, O: Ops> Chat<'e, O> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
         let engine = self.session.engine();
-        let template =
-            engine.template().ok_or_else(|| Error::NoTemplate { file: engine.name().to_owned() })?;
+        let template = engine.template().ok_or_else(|| Error::NoTemplate { file: engine.name().to_owned() })?;
         let before = self.messages.len();
         self.messages.push(json!({"role": "user", "content": question}));
         let options = RenderOptions { enable_thinking: self.options.think, ..RenderOptions::default() };

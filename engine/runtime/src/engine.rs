@@ -38,14 +38,15 @@ impl<O: Ops> Engine<O> {
         let mut warnings = gguf.warnings().to_vec();
         warnings.extend_from_slice(model.warnings());
         warnings.extend_from_slice(tokenizer.warnings());
-        let template = match gguf.meta().get("tokenizer.chat_template").map(|_| ChatTemplate::from_metadata(gguf.meta())) {
-            None => None,
-            Some(Ok(template)) => Some(template),
-            Some(Err(e)) => {
-                warnings.push(format!("{e}; only prompts without a template (--raw) will work"));
-                None
-            }
-        };
+        let template =
+            match gguf.meta().get("tokenizer.chat_template").map(|_| ChatTemplate::from_metadata(gguf.meta())) {
+                None => None,
+                Some(Ok(template)) => Some(template),
+                Some(Err(e)) => {
+                    warnings.push(format!("{e}; only prompts without a template (--raw) will work"));
+                    None
+                }
+            };
         Ok(Engine {
             stop_ids: tokenizer.stop_ids(),
             think: tokenizer.id_of(THINK.0).zip(tokenizer.id_of(THINK.1)),

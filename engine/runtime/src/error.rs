@@ -17,7 +17,9 @@ pub enum Error {
     #[error(transparent)]
     Template(#[from] strata_gguf::TemplateError),
     /// The prompt leaves no room in the context.
-    #[error("the prompt has {prompt} tokens and the context holds {context}; a longer one (--ctx) or a shorter prompt is needed")]
+    #[error(
+        "the prompt has {prompt} tokens and the context holds {context}; a longer one (--ctx) or a shorter prompt is needed"
+    )]
     PromptTooLong {
         /// Tokens of the prompt.
         prompt: usize,

@@ -202,11 +202,8 @@ mod tests {
     #[test]
     fn filters_keep_what_they_say() {
         let kept = |change: fn(&mut SamplingParams)| {
-            let mut ids: Vec<u32> = with(change)
-                .filter(vec![(0, 0.0), (1, 2.0), (2, 1.0), (3, -4.0)])
-                .into_iter()
-                .map(|t| t.0)
-                .collect();
+            let mut ids: Vec<u32> =
+                with(change).filter(vec![(0, 0.0), (1, 2.0), (2, 1.0), (3, -4.0)]).into_iter().map(|t| t.0).collect();
             ids.sort_unstable();
             ids
         };

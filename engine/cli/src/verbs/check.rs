@@ -3,11 +3,14 @@
 mod weights;
 
 use super::{file_arg, file_of};
+use crate::builtin;
 use crate::facts::{Facts, unsupported};
 use crate::output;
 use anyhow::{Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use strata_gguf::Gguf;
+use strata_model::CpuOps;
+use strata_runtime::Engine;
 
 /// Findings of one kind that are printed; the rest is counted.
 const PRINTED: usize = 100;
@@ -48,14 +51,14 @@ type Check = (&'static str, fn(&Model<'_>) -> Result<Report>);
 
 /// Checks that need headers only. Opening the file has checked more by then: that every shard is there, that headers
 /// keep to the format, and that each tensor lies inside its file.
-const CHECKS: &[Check] = &[("architecture", architecture), ("files", files), ("tensors", tensors)];
+const CHECKS: &[Check] = &[("architecture", architecture), ("files", files), ("tensors", tensors), ("model", loads)];
 
 /// Checks of the weights themselves.
 const WEIGHT_CHECKS: &[Check] = &[("weights", weights::finite)];
 
 /// Runs the checks and fails when one finds a problem.
 pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
-    let gguf = Gguf::open(&file_of(matches))?;
+    let gguf = builtin::open_model(Some(&file_of(matches)))?;
     let facts = Facts::of(&gguf);
     let model = Model { gguf: &gguf, facts: &facts };
     let deep = if matches.get_flag("weights") { WEIGHT_CHECKS } else { &[] };
@@ -81,6 +84,24 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         bail!("{}: {} found", gguf.name(), output::count(problems, "problem"));
     }
     Ok(())
+}
+
+/// Whether the engine takes it: dimensions, shapes, tokenizer, template.
+fn loads(model: &Model<'_>) -> Result<Report> {
+    if !model.facts.supported || !model.facts.tensors.missing.is_empty() {
+        return Ok(Report { good: "not tried, for the reasons above".into(), problems: Vec::new() });
+    }
+    let engine = Engine::load(model.gguf, CpuOps::new(1).without_reading(), &mut |_| ());
+    let good = "dimensions, shapes, tokenizer and chat template agree".into();
+    let problems = match engine {
+        // What is merely odd is noted below.
+        Ok(engine) if engine.template().is_some() || model.gguf.meta().get("tokenizer.chat_template").is_none() => {
+            Vec::new()
+        }
+        Ok(engine) => engine.warnings().iter().filter(|w| w.contains("template")).cloned().collect(),
+        Err(e) => vec![e.to_string()],
+    };
+    Ok(Report { good, problems })
 }
 
 fn architecture(model: &Model<'_>) -> Result<Report> {

@@ -1,11 +1,11 @@
 //! `strata config show`: the settings that hold.
 
-use crate::{flags, output};
+use crate::{builtin, flags, output};
 use anyhow::Result;
 use clap::{ArgMatches, Command};
 use std::path::PathBuf;
 use strata_config::{Settings, Value};
-use strata_gguf::{Gguf, show_text};
+use strata_gguf::show_text;
 
 /// The verb's part of the command line.
 pub(crate) fn command() -> Command {
@@ -28,8 +28,8 @@ pub(crate) fn command() -> Command {
 /// Prints the settings.
 pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
-    let model = matches.get_one::<PathBuf>("model").map(|path| Gguf::open(path)).transpose()?;
-    let settings = flags::settings(matches, model.as_ref().map(Gguf::meta))?;
+    let model = matches.get_one::<PathBuf>("model").map(|path| builtin::open_model(Some(path))).transpose()?;
+    let settings = flags::settings(matches, model.as_ref())?;
     settings.warnings().iter().for_each(|w| output::note(&format!("warning: {w}")));
     output::emit(&as_toml(&settings))
 }

@@ -1,12 +1,12 @@
 //! `strata inspect`: what a model file holds.
 
 use super::{file_arg, file_of};
+use crate::builtin;
 use crate::facts::{Experts, Facts, Layers, Part};
 use crate::output::{self, Table};
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value as Json;
-use strata_gguf::Gguf;
 
 /// Missing tensors that are named for people; JSON has all.
 const NAMED: usize = 10;
@@ -25,7 +25,7 @@ pub(crate) fn command() -> Command {
 
 /// Prints the facts.
 pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
-    let gguf = Gguf::open(&file_of(matches))?;
+    let gguf = builtin::open_model(Some(&file_of(matches)))?;
     let facts = Facts::of(&gguf);
     if matches.get_flag("json") {
         return output::emit(&serde_json::to_string_pretty(&facts)?);

@@ -32,7 +32,7 @@ fn file_arg() -> Arg {
         .value_name("FILE")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("A .gguf file, any shard of a set, or the folder of one model")
+        .help("A .gguf file, any shard of a set, or the folder of one model; nano is the built-in model")
 }
 
 /// The path that [`file_arg`] was given.

@@ -5,6 +5,7 @@ mod load;
 mod show;
 mod talk;
 
+use crate::builtin;
 use crate::exit::Interrupted;
 use crate::flags;
 use crate::output::note;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
 use strata_config::{Settings, Verb};
 use strata_gguf::Special;
 use strata_model::CpuOps;
@@ -76,8 +78,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         let message = format!("{flag} needs a prompt, as an argument or on stdin\n");
         return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
     }
-    let gguf = load::open(matches)?;
-    let settings = flags::settings(matches, Some(gguf.meta()))?;
+    let gguf = builtin::open_model(matches.get_one::<PathBuf>("model").map(PathBuf::as_path))?;
+    let settings = flags::settings(matches, Some(&gguf))?;
     let mut warnings = settings.warnings().to_vec();
     let (engine, load_seconds) = load::engine(&gguf, &settings, options.quiet)?;
     let context = load::context(&engine, &settings, &mut warnings);
@@ -115,7 +117,8 @@ fn answer(
     let mut screen = show::Screen::new(cancel, options.json, options.quiet);
     let answer = if options.raw {
         let tokenizer = engine.tokenizer();
-        let tokens: Vec<u32> = tokenizer.bos_to_add().into_iter().chain(tokenizer.encode(text, Special::Parse)).collect();
+        let tokens: Vec<u32> =
+            tokenizer.bos_to_add().into_iter().chain(tokenizer.encode(text, Special::Parse)).collect();
         session.generate(&tokens, params, cancel, &mut |event| screen.event(event))?
     } else {
         chat(session, settings).ask(text, params, cancel, &mut |event| screen.event(event))?

@@ -18,10 +18,8 @@ pub fn nano() -> PathBuf {
 
 /// A larger file that lies beside the project where it is developed; `None`, with a line, elsewhere.
 pub fn shared(name: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("STRATA_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
+    let root = std::env::var_os("STRATA_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let path = root.join(name);
     let found = path.exists();
     if !found {

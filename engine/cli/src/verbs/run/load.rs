@@ -1,25 +1,12 @@
-//! From a path to a loaded engine, with a progress bar.
+//! From an open file to a loaded engine, with a progress bar.
 
-use crate::builtin;
 use anyhow::Result;
-use clap::ArgMatches;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::path::PathBuf;
 use std::time::Instant;
 use strata_config::Settings;
 use strata_gguf::Gguf;
 use strata_model::CpuOps;
 use strata_runtime::Engine;
-
-/// The model that `--model` names, or the built-in one.
-pub(super) fn open(matches: &ArgMatches) -> Result<Gguf> {
-    match matches.get_one::<PathBuf>("model") {
-        // A file of that name wins; `./nano` says so explicitly.
-        Some(path) if path.as_os_str() == builtin::NAME && !path.exists() => Ok(builtin::open()?),
-        Some(path) => Ok(Gguf::open(path)?),
-        None => Ok(builtin::open()?),
-    }
-}
 
 /// Loads the engine; returns it with the seconds that took.
 pub(super) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
@@ -40,7 +27,8 @@ pub(super) fn context(engine: &Engine<CpuOps>, settings: &Settings, warnings: &m
         return trained;
     }
     if asked > trained && settings.origin(&strata_config::registry::CTX) != Some(&strata_config::Origin::Default) {
-        warnings.push(format!("the context is lowered from {asked} to {trained} tokens, what the model was trained for"));
+        warnings
+            .push(format!("the context is lowered from {asked} to {trained} tokens, what the model was trained for"));
     }
     asked.min(trained)
 }
