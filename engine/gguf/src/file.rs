@@ -189,13 +189,13 @@ impl Gguf {
 impl OneFile {
     /// Maps a file and reads its header.
     pub(crate) fn open(path: &Path) -> Result<OneFile> {
-        let failed = |source| Error::Io { action: "open", path: path.to_path_buf(), source };
-        let file = File::open(path).map_err(|e| cannot_open(path, e))?;
-        let info = file.metadata().map_err(failed)?;
+        // Asked before opening: opening a named pipe waits for a writer.
+        let info = std::fs::metadata(path).map_err(|e| cannot_open(path, e))?;
         let name = show_path(path);
         if !info.is_file() {
             return Err(Error::Invalid { file: name, what: "not a regular file".into() });
         }
+        let file = File::open(path).map_err(|e| cannot_open(path, e))?;
         // An empty file cannot be mapped on every system; the parser has the sentence for it.
         let backing = if info.len() == 0 { Backing::Static(&[]) } else { Backing::map(path, &file)? };
         OneFile::new(name, Some(path.to_path_buf()), backing).map_err(|e| match e {

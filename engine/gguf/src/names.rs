@@ -75,7 +75,7 @@ pub(crate) fn file_name(path: &Path) -> String {
 pub(crate) fn is_partial(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     [".part", ".crdownload", ".incomplete", ".download", ".aria2", ".tmp"].iter().any(|mark| {
-        name.find(mark)
+        name.rfind(mark)
             .and_then(|at| name.get(at + mark.len()..))
             .is_some_and(|rest| rest.is_empty() || rest.bytes().all(|b| b.is_ascii_digit() || b"of-_.".contains(&b)))
     })
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn partial_downloads_are_known_by_name() {
-        for yes in ["m.gguf.part", "m.gguf.part1of2", "m.GGUF.crdownload", "abc.incomplete"] {
+        for yes in ["m.gguf.part", "m.gguf.part1of2", "m.GGUF.crdownload", "a.part.b.part", "abc.incomplete"] {
             assert!(is_partial(yes), "{yes}");
         }
         for no in ["m.gguf", "m.particle.gguf", "m-part.gguf"] {

@@ -150,6 +150,10 @@ pub(crate) fn assemble(given: OneFile) -> Result<Gguf> {
     if split.count > u64::from(u16::MAX) {
         return Err(given.invalid(format!("split.count is {}, expected at most 65535", split.count)));
     }
+    if path.file_name().is_some_and(|n| n.to_str().is_none()) {
+        return Err(given
+            .invalid("the name of this shard is not valid Unicode, so its siblings cannot be named: rename the set"));
+    }
     let dir = path.parent().map(Path::to_path_buf).unwrap_or_default();
     let name = check_name(&given, &path, &dir, &split)?;
     check_present(&given, &dir, &name)?;

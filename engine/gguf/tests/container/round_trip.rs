@@ -84,6 +84,17 @@ fn the_writer_refuses_what_the_reader_would() {
     assert!(w.write_split(folder().path(), "x", 0).is_err());
 }
 
+#[test]
+fn the_longest_key_and_name_survive() {
+    let long = "k".repeat(65535);
+    let mut w = Writer::new();
+    w.meta(&long, Value::U8(1)).unwrap();
+    w.zeros(&long, &[1, 1, 1, 1], GgmlType::F32).unwrap();
+    let model = Gguf::from_bytes("m", w.to_bytes().unwrap()).unwrap();
+    assert_eq!(model.meta().u64(&long).unwrap(), 1);
+    assert_eq!(model.require(&long).unwrap().dims(), [1, 1, 1, 1]);
+}
+
 /// Prints how long the header of a large model takes; what counts is that it stays in the tens of milliseconds.
 #[test]
 fn a_large_header_opens() {

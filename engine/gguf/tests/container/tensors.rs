@@ -42,11 +42,16 @@ fn rows_and_prefetch_stay_inside_the_tensor() {
 }
 
 #[test]
-fn tensors_outlive_the_model() {
+fn tensors_outlive_the_model_and_cross_threads() {
+    fn shared<T: Send + Sync + 'static>(_: &T) {}
     let dir = folder();
     let path = dir.path().join("m.gguf");
     small().write(&path).unwrap();
-    let t = Gguf::open(&path).unwrap().require("output.weight").unwrap().clone();
+    let model = Gguf::open(&path).unwrap();
+    let t = model.require("output.weight").unwrap().clone();
+    shared(&model);
+    shared(&t);
+    drop(model);
     std::fs::remove_file(&path).unwrap();
     assert_eq!(t.data(), pattern(512));
 }
