@@ -1,5 +1,8 @@
 //! Windows, chunks and snapshots never change a bit.
 
+// Tests fail by panicking, in their helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod common;
 
 use common::{data, json, load, logits_in_chunks, nano, numbers};

@@ -8,9 +8,8 @@ use crate::facts::{Facts, unsupported};
 use crate::output;
 use anyhow::{Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use strata_gguf::Gguf;
+use strata_gguf::{ChatTemplate, Gguf, Tokenizer};
 use strata_model::CpuOps;
-use strata_runtime::Engine;
 
 /// Findings of one kind that are printed; the rest is counted.
 const PRINTED: usize = 100;
@@ -51,7 +50,13 @@ type Check = (&'static str, fn(&Model<'_>) -> Result<Report>);
 
 /// Checks that need headers only. Opening the file has checked more by then: that every shard is there, that headers
 /// keep to the format, and that each tensor lies inside its file.
-const CHECKS: &[Check] = &[("architecture", architecture), ("files", files), ("tensors", tensors), ("model", loads)];
+const CHECKS: &[Check] = &[
+    ("architecture", architecture),
+    ("files", files),
+    ("tensors", tensors),
+    ("model", loads),
+    ("tokenizer", tokenizer),
+];
 
 /// Checks of the weights themselves.
 const WEIGHT_CHECKS: &[Check] = &[("weights", weights::finite)];
@@ -86,21 +91,25 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
-/// Whether the engine takes it: dimensions, shapes, tokenizer, template.
+/// Whether the engine can make sense of its dimensions and shapes.
 fn loads(model: &Model<'_>) -> Result<Report> {
     if !model.facts.supported || !model.facts.tensors.missing.is_empty() {
         return Ok(Report { good: "not tried, for the reasons above".into(), problems: Vec::new() });
     }
-    let engine = Engine::load(model.gguf, CpuOps::new(1).without_reading(), &mut |_| ());
-    let good = "dimensions, shapes, tokenizer and chat template agree".into();
-    let problems = match engine {
-        // What is merely odd is noted below.
-        Ok(engine) if engine.template().is_some() || model.gguf.meta().get("tokenizer.chat_template").is_none() => {
-            Vec::new()
-        }
-        Ok(engine) => engine.warnings().iter().filter(|w| w.contains("template")).cloned().collect(),
-        Err(e) => vec![e.to_string()],
+    let loaded = strata_model::Model::load(model.gguf, CpuOps::new(1).without_reading(), &mut |_| ());
+    let problems = loaded.err().iter().map(ToString::to_string).collect();
+    Ok(Report { good: "dimensions and shapes agree".into(), problems })
+}
+
+/// Whether text can go in and come out.
+fn tokenizer(model: &Model<'_>) -> Result<Report> {
+    let meta = model.gguf.meta();
+    let template = meta.get("tokenizer.chat_template").map(|_| ChatTemplate::from_metadata(meta));
+    let (good, mut problems) = match Tokenizer::from_metadata(meta) {
+        Ok(t) => (output::count(t.vocab_size(), "token"), t.warnings().to_vec()),
+        Err(e) => (String::new(), vec![e.to_string()]),
     };
+    problems.extend(template.into_iter().filter_map(Result::err).map(|e| e.to_string()));
     Ok(Report { good, problems })
 }
 

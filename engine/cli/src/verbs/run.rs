@@ -73,6 +73,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     // What the model file suggests is known only once it is open; everything else can be wrong before that.
     flags::settings(matches, None)?;
     let prompt = prompt(matches)?;
+    if prompt.as_deref() == Some("") {
+        return Err(clap::Error::raw(ErrorKind::InvalidValue, "the prompt is empty\n").into());
+    }
     if prompt.is_none() && (options.raw || options.json) {
         let flag = if options.raw { "--raw" } else { "--json" };
         let message = format!("{flag} needs a prompt, as an argument or on stdin\n");

@@ -15,9 +15,14 @@ pub(crate) fn shared() -> Option<PathBuf> {
     None
 }
 
-/// The small random model of the shared folder.
-pub(crate) fn tiny() -> Option<PathBuf> {
-    Some(shared()?.join("tiny-qwen4exp/tiny-qwen4exp.gguf"))
+/// The small random model.
+pub(crate) fn tiny() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/data/tiny/tiny-qwen4exp.gguf")
+}
+
+/// The built-in model as a file.
+pub(crate) fn nano() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("model/nano-IQ3_S.gguf")
 }
 
 /// The binary, with a fixed width of help, without settings of whoever runs the tests, in a folder without a strata.toml.

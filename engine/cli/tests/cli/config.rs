@@ -25,7 +25,7 @@ fn defaults_are_shown_and_can_be_read_back() {
 
 #[test]
 fn variables_win_over_the_file_and_that_over_the_model() {
-    let Some(tiny) = tiny() else { return };
+    let tiny = tiny();
     let dir = tempfile::tempdir().unwrap();
     let mut model = Model::read(&tiny);
     model.set("general.sampling.temp", Value::F32(0.6));

@@ -1,4 +1,4 @@
-//! Drives the real binary on real files: the small models of the shared folder, and damaged copies of them.
+//! Drives the real binary on real files: the small models of the repository and of the shared folder, and damaged copies of them.
 // Panics are how tests fail; clippy.toml allows them in test functions, and this in what those call.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -8,4 +8,5 @@ mod config;
 mod help;
 mod inspect;
 mod list;
+mod run;
 mod usage;
