@@ -131,7 +131,7 @@ pub static REPEAT_LAST_N: Knob = Knob {
     env: "STRATA_REPEAT_LAST_N",
     kind: Kind::Int { min: 0, max: CONTEXT_MAX },
     unit: "tokens",
-    help: "How many recent tokens the three penalties look at; 0 = none, penalties off",
+    help: "How many recent tokens, prompt included, the repeat penalty looks at; 0 = none",
     model_key: Some("general.sampling.penalty_last_n"),
     verbs: ANSWERING,
     ..PLAIN
@@ -143,7 +143,7 @@ pub static PRESENCE_PENALTY: Knob = Knob {
     flag: "presence-penalty",
     env: "STRATA_PRESENCE_PENALTY",
     kind: Kind::Float { min: -2.0, max: 2.0 },
-    help: "Subtract this from the logit of every recent token; 0 = off",
+    help: "Subtract this from the logit of every token that the answer holds already; 0 = off",
     verbs: ANSWERING,
     ..PLAIN
 };

@@ -30,7 +30,7 @@ pub struct Sampling {
     pub min_p: f32,
     /// 1 = off.
     pub repeat_penalty: f32,
-    /// Tokens the penalties look back on; 0 = none.
+    /// Tokens the repeat penalty looks back on; 0 = none.
     pub repeat_last_n: usize,
     /// 0 = off.
     pub presence_penalty: f32,

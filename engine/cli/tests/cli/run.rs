@@ -204,3 +204,18 @@ fn a_reader_that_leaves_ends_the_answer() {
     let r = finish(child.wait_with_output().unwrap());
     assert_eq!(r.code, Some(141), "{}", r.err);
 }
+
+/// Ctrl-C during a prompt that takes long to read.
+#[test]
+#[cfg(unix)]
+fn ctrl_c_ends_the_answer() {
+    let text = "All work and no play makes Jack a dull boy. ".repeat(400);
+    let mut command = strata(&["run", "--raw", "--threads", "1", "--ctx", "0", &text]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let r = finish(child.wait_with_output().unwrap());
+    assert_eq!((r.code, r.out.as_str()), (Some(130), ""), "{}", r.err);
+    assert!(r.err.contains("cancelled"), "{}", r.err);
+}
