@@ -1,8 +1,10 @@
 //! Attention over selected positions, and the indexer that selects them.
 
-use crate::dot;
-use crate::elementwise::sigmoid;
-use crate::pool::Pool;
+use crate::Cpu;
+use crate::delta::gate;
+use crate::dot::{LANES, dot, join};
+use crate::isa::{Isa, per_isa};
+use crate::math::exp;
 
 /// The shape of an attention layer. Query head `h` reads key/value head `h / (heads / kv_heads)`.
 #[derive(Debug, Clone, Copy)]
@@ -24,58 +26,136 @@ pub enum Selection {
     Some(Vec<u32>),
 }
 
+/// Positions whose weighted values are added up before they meet the others': a GPU spreads blocks over its cores.
+const BLOCK: usize = 128;
+
 /// For each row t: softmax attention of `q[t]` over its selected positions, times `sigmoid(gate)`.
 ///
-/// `q`, `gate` and `out` are `[rows][heads][dim]`; `keys` and `values` are `[positions][kv_heads][dim]` and include
-/// the rows themselves. Sums run over positions in ascending order.
+/// `q`, `gates` and `out` are `[rows][heads][dim]`; `keys` and `values` are `[positions][kv_heads][dim]` and include
+/// the rows themselves.
+///
+/// The largest score is subtracted before exponentials are taken. Selected positions are cut into blocks of 128 in
+/// ascending order: within a block the weights are added in 32 partial sums (position i in sum `i mod 32`) and the
+/// weighted values in order by fused multiply-add; blocks are added in order.
 pub fn attend(
-    pool: &Pool,
+    cpu: &Cpu,
     shape: AttentionShape,
     q: &[f32],
-    gate: &[f32],
+    gates: &[f32],
     keys: &[f32],
     values: &[f32],
     selections: &[Selection],
     out: &mut [f32],
 ) {
     let AttentionShape { heads, kv_heads, dim } = shape;
-    let scale = 1.0 / (dim as f32).sqrt();
     let group = heads / kv_heads;
-    pool.rows(out, dim, 1, |first, out| {
-        let mut scores = Vec::new();
+    let isa = cpu.isa();
+    cpu.pool().rows(out, dim, 1, |first, out| {
+        let (mut scores, mut part) = (Vec::new(), vec![0.0; dim]);
         for (at, out) in (first..).zip(out.chunks_exact_mut(dim)) {
             let (t, kv) = (at / heads, at % heads / group);
             let q = &q[at * dim..][..dim];
-            let row = |position: usize| (position * kv_heads + kv) * dim;
-            scores.clear();
-            let mut top = f32::NEG_INFINITY;
-            for_each_position(&selections[t], |p| {
-                let s = dot(q, &keys[row(p)..][..dim]) * scale;
-                top = top.max(s);
-                scores.push(s);
-            });
-            let mut sum = 0.0;
-            for s in &mut scores {
-                *s = (*s - top).exp();
-                sum += *s;
+            let (stride, offset) = (kv_heads * dim, kv * dim);
+            match &selections[t] {
+                Selection::All(n) => {
+                    let positions = 0..*n as u32;
+                    attend_one(
+                        isa,
+                        q,
+                        &keys[offset..],
+                        &values[offset..],
+                        stride,
+                        positions,
+                        &mut scores,
+                        &mut part,
+                        out,
+                    );
+                }
+                Selection::Some(list) => {
+                    let positions = list.iter().copied();
+                    attend_one(
+                        isa,
+                        q,
+                        &keys[offset..],
+                        &values[offset..],
+                        stride,
+                        positions,
+                        &mut scores,
+                        &mut part,
+                        out,
+                    );
+                }
             }
-            out.fill(0.0);
-            let mut weights = scores.iter();
-            for_each_position(&selections[t], |p| {
-                let weight = weights.next().copied().unwrap_or(0.0);
-                out.iter_mut().zip(&values[row(p)..][..dim]).for_each(|(o, &v)| *o += weight * v);
-            });
-            for (o, &g) in out.iter_mut().zip(&gate[at * dim..][..dim]) {
-                *o = *o / sum * sigmoid(g);
-            }
+            gate(isa, out, &gates[at * dim..][..dim]);
         }
     });
 }
 
-fn for_each_position(selection: &Selection, mut f: impl FnMut(usize)) {
-    match selection {
-        Selection::All(n) => (0..*n).for_each(f),
-        Selection::Some(positions) => positions.iter().for_each(|&p| f(p as usize)),
+fn attend_one(
+    isa: Isa,
+    q: &[f32],
+    keys: &[f32],
+    values: &[f32],
+    stride: usize,
+    positions: impl Iterator<Item = u32> + Clone,
+    scores: &mut Vec<f32>,
+    part: &mut [f32],
+    out: &mut [f32],
+) {
+    scores.clear();
+    let rows: Vec<usize> = positions.map(|p| p as usize * stride).collect();
+    scores.resize(rows.len(), 0.0);
+    score(isa, q, keys, &rows, scores);
+    let sum = softmax_numerators(isa, scores);
+    out.fill(0.0);
+    for (weights, rows) in scores.chunks(BLOCK).zip(rows.chunks(BLOCK)) {
+        weighted_values(isa, weights, values, rows, part);
+        out.iter_mut().zip(part.iter()).for_each(|(o, p)| *o += p);
+    }
+    out.iter_mut().for_each(|o| *o /= sum);
+}
+
+per_isa! {
+    /// Scaled dot products of the query with the keys that begin at `rows`.
+    fn score(isa: Isa, q: &[f32], keys: &[f32], rows: &[usize], scores: &mut [f32]) {
+        let scale = 1.0 / (q.len() as f32).sqrt();
+        for (s, &row) in scores.iter_mut().zip(rows) {
+            *s = dot(q, &keys[row..row + q.len()]) * scale;
+        }
+    }
+}
+
+per_isa! {
+    /// Replaces scores by `e^(score - largest)` and returns their sum.
+    fn softmax_numerators(isa: Isa, scores: &mut [f32]) -> f32 {
+        let top = scores.iter().fold(f32::NEG_INFINITY, |top, &s| if s > top { s } else { top });
+        let mut sum = 0.0;
+        for block in scores.chunks_mut(BLOCK) {
+            for s in &mut *block {
+                *s = exp(*s - top);
+            }
+            let mut sums = [0.0f32; LANES];
+            for piece in block.chunks(LANES) {
+                for (sum, s) in sums.iter_mut().zip(piece) {
+                    *sum += s;
+                }
+            }
+            sum += join(sums);
+        }
+        sum
+    }
+}
+
+per_isa! {
+    /// The sum of the values that begin at `rows`, weighted.
+    fn weighted_values(isa: Isa, weights: &[f32], values: &[f32], rows: &[usize], out: &mut [f32]) {
+        out.fill(0.0);
+        for (&weight, &row) in weights.iter().zip(rows) {
+            let value = &values[row..row + out.len()];
+            for i in 0..out.len() {
+                out[i] = weight.mul_add(value[i], out[i]);
+            }
+        }
     }
 }
 
@@ -84,18 +164,22 @@ fn for_each_position(selection: &Selection, mut f: impl FnMut(usize)) {
 ///
 /// `q` is `[index_heads][dim]`, `block_keys` is `[blocks][dim]`. A block's score is the sum over heads of the positive
 /// part of `q · key`, divided by `sqrt(dim)`; among equal scores (zero is a common one) the lower block goes first.
-pub fn select(q: &[f32], block_keys: &[f32], dim: usize, block: usize, budget: usize, positions: usize) -> Selection {
+pub fn select(
+    isa: Isa,
+    q: &[f32],
+    block_keys: &[f32],
+    dim: usize,
+    block: usize,
+    budget: usize,
+    positions: usize,
+) -> Selection {
     let blocks = positions / block;
     if blocks <= budget {
         return Selection::All(positions);
     }
-    let scale = 1.0 / (dim as f32).sqrt();
-    let mut ranked: Vec<(f32, u32)> = block_keys
-        .chunks_exact(dim)
-        .take(blocks)
-        .zip(0..)
-        .map(|(key, b)| (q.chunks_exact(dim).map(|q| dot(q, key).max(0.0)).sum::<f32>() * scale, b))
-        .collect();
+    let mut scores = vec![0.0; blocks];
+    block_scores(isa, q, block_keys, dim, &mut scores);
+    let mut ranked: Vec<(f32, u32)> = scores.into_iter().zip(0..).collect();
     if budget > 0 {
         ranked.select_nth_unstable_by(budget - 1, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     }
@@ -106,19 +190,35 @@ pub fn select(q: &[f32], block_keys: &[f32], dim: usize, block: usize, budget: u
     Selection::Some(chosen.into_iter().flat_map(|b| b * block..(b + 1) * block).chain(tail).collect())
 }
 
+per_isa! {
+    fn block_scores(isa: Isa, q: &[f32], block_keys: &[f32], dim: usize, scores: &mut [f32]) {
+        let scale = 1.0 / (dim as f32).sqrt();
+        for (score, key) in scores.iter_mut().zip(block_keys.chunks_exact(dim)) {
+            let mut sum = 0.0f32;
+            for q in q.chunks_exact(dim) {
+                let s = dot(q, key);
+                sum += if s > 0.0 { s } else { 0.0 };
+            }
+            *score = sum * scale;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn within_the_budget_everything_is_selected() {
-        assert_eq!(select(&[1.0], &[1.0, 2.0], 1, 4, 2, 11), Selection::All(11));
+        assert_eq!(select(Isa::detect(), &[1.0], &[1.0, 2.0], 1, 4, 2, 11), Selection::All(11));
     }
 
     #[test]
     fn ties_go_to_the_lower_block_and_the_tail_is_kept() {
         let keys = [0.0, -3.0, 2.0, -1.0, 0.0];
-        let Selection::Some(chosen) = select(&[1.0], &keys, 1, 2, 3, 11) else { panic!("expected a selection") };
+        let Selection::Some(chosen) = select(Isa::detect(), &[1.0], &keys, 1, 2, 3, 11) else {
+            panic!("expected a selection")
+        };
         assert_eq!(chosen, [0, 1, 2, 3, 4, 5, 10]);
     }
 
@@ -129,7 +229,7 @@ mod tests {
         let (q, gate) = ([0.0; 4], [100.0; 4]);
         let keys = [1.0, 2.0, 3.0, 4.0];
         let values = [2.0, 4.0, 6.0, 8.0];
-        attend(&Pool::new(2), shape, &q, &gate, &keys, &values, &[Selection::All(2)], &mut out);
+        attend(&Cpu::new(2, Isa::detect()), shape, &q, &gate, &keys, &values, &[Selection::All(2)], &mut out);
         assert_eq!(out, [4.0, 6.0, 4.0, 6.0]);
     }
 }

@@ -1,51 +1,58 @@
 //! Causal depthwise convolution over the last few tokens.
 
-use crate::elementwise::silu;
+use crate::isa::per_isa;
+use crate::math::silu;
 
-/// `silu(conv(x))` for `rows` consecutive tokens of `channels` values, and the history moved on behind them.
-///
-/// `w` is `[channels][taps]`; the last tap meets the current token, the one before it the token `dilation` earlier,
-/// and so on. `history` holds the `(taps - 1) * dilation` rows before the first, oldest first, zeros at the start of a
-/// sequence. A row's sum runs from the oldest tap to the newest.
-pub fn causal_silu(
-    x: &[f32],
-    w: &[f32],
-    taps: usize,
-    dilation: usize,
-    channels: usize,
-    history: &mut [f32],
-    out: &mut [f32],
-) {
-    let kept = (taps - 1) * dilation;
-    let rows = x.len() / channels;
-    for t in 0..rows {
-        let out = &mut out[t * channels..(t + 1) * channels];
-        out.fill(0.0);
-        for k in 0..taps {
-            // Row t of the sequence "history, then x" that lies (taps - 1 - k) * dilation before the current one.
-            let at = t + k * dilation;
-            let row = if at < kept {
-                &history[at * channels..(at + 1) * channels]
-            } else {
-                &x[(at - kept) * channels..(at - kept + 1) * channels]
-            };
-            for c in 0..channels {
-                out[c] += w[c * taps + k] * row[c];
+per_isa! {
+    /// `silu(conv(x))` for consecutive tokens of `channels` values, and the history moved on behind them.
+    ///
+    /// `w` is `[taps][channels]`; the last tap meets the current token, the one before it the token `dilation` earlier,
+    /// and so on. `history` holds the `(taps - 1) * dilation` rows before the first, oldest first, zeros at the start of
+    /// a sequence. A row's sum runs from the oldest tap to the newest by fused multiply-add.
+    pub fn causal_silu(
+        isa: Isa,
+        x: &[f32],
+        w: &[f32],
+        taps: usize,
+        dilation: usize,
+        channels: usize,
+        history: &mut [f32],
+        out: &mut [f32],
+    ) {
+        let kept = (taps - 1) * dilation;
+        let rows = x.len() / channels;
+        for t in 0..rows {
+            let out = &mut out[t * channels..(t + 1) * channels];
+            out.fill(0.0);
+            for (k, w) in w.chunks_exact(channels).enumerate() {
+                // Row t of the sequence "history, then x" that lies (taps - 1 - k) * dilation before the current one.
+                let at = t + k * dilation;
+                let row = if at < kept {
+                    &history[at * channels..(at + 1) * channels]
+                } else {
+                    &x[(at - kept) * channels..(at - kept + 1) * channels]
+                };
+                for c in 0..channels {
+                    out[c] = w[c].mul_add(row[c], out[c]);
+                }
+            }
+            for v in out {
+                *v = silu(*v);
             }
         }
-        out.iter_mut().for_each(|v| *v = silu(*v));
-    }
-    if rows >= kept {
-        history.copy_from_slice(&x[(rows - kept) * channels..]);
-    } else {
-        history.copy_within(rows * channels.., 0);
-        history[(kept - rows) * channels..].copy_from_slice(x);
+        if rows >= kept {
+            history.copy_from_slice(&x[(rows - kept) * channels..]);
+        } else {
+            history.copy_within(rows * channels.., 0);
+            history[(kept - rows) * channels..].copy_from_slice(x);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Isa;
 
     #[test]
     fn one_call_or_many_give_the_same_bits() {
@@ -55,12 +62,12 @@ mod tests {
         let kept = (taps - 1) * dilation;
         let mut whole_history = vec![0.0; kept * channels];
         let mut whole = vec![0.0; x.len()];
-        causal_silu(&x, &w, taps, dilation, channels, &mut whole_history, &mut whole);
+        causal_silu(Isa::SCALAR, &x, &w, taps, dilation, channels, &mut whole_history, &mut whole);
         for piece in [1, 2, 7, 9, 11] {
             let mut history = vec![0.0; kept * channels];
             let mut out = vec![0.0; x.len()];
             for (x, out) in x.chunks(piece * channels).zip(out.chunks_mut(piece * channels)) {
-                causal_silu(x, &w, taps, dilation, channels, &mut history, out);
+                causal_silu(Isa::detect(), x, &w, taps, dilation, channels, &mut history, out);
             }
             assert_eq!(out, whole, "pieces of {piece}");
             assert_eq!(history, whole_history, "pieces of {piece}");
@@ -71,7 +78,7 @@ mod tests {
     fn the_last_tap_meets_the_current_token() {
         let mut history = vec![0.0; 3];
         let mut out = vec![0.0; 2];
-        causal_silu(&[1.0, 2.0], &[0.0, 0.0, 0.0, 1.0], 4, 1, 1, &mut history, &mut out);
+        causal_silu(Isa::SCALAR, &[1.0, 2.0], &[0.0, 0.0, 0.0, 1.0], 4, 1, 1, &mut history, &mut out);
         assert_eq!(out, [silu(1.0), silu(2.0)]);
         assert_eq!(history, [0.0, 1.0, 2.0]);
     }

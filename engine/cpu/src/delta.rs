@@ -1,11 +1,17 @@
 //! The gated delta rule: the recurrence of the linear-attention layers.
 
-use crate::elementwise::{sigmoid, softplus};
-use crate::norm;
-use crate::pool::Pool;
+use crate::isa::{Isa, per_isa};
+use crate::math::{exp, sigmoid, softplus};
+use crate::{Cpu, norm};
 
 /// Added to the sum of squares when queries and keys are brought to unit length.
 const L2_EPS: f32 = 1e-6;
+
+/// Partial sums over keys.
+const PARTIALS: usize = 4;
+
+/// Values of a state row worked on at a time; columns do not touch each other, so this changes no result.
+const COLUMNS: usize = 16;
 
 /// The shape of a gated delta-net layer. Value head `j` reads key head `j mod key_heads` (the order of GGUF files).
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +43,7 @@ impl DeltaShape {
 /// alpha, per value head; `out` is `[rows][value_heads * dim]`. The order within a token is decay, read, delta, write,
 /// output; the output is read after the write.
 pub fn scan(
-    pool: &Pool,
+    cpu: &Cpu,
     shape: DeltaShape,
     qkv: &mut [f32],
     beta: &[f32],
@@ -50,18 +56,19 @@ pub fn scan(
     let DeltaShape { key_heads, value_heads, dim } = shape;
     let channels = shape.channels();
     let rows = qkv.len() / channels;
-    pool.rows(qkv, channels, 1, |_, rows| {
+    let isa = cpu.isa();
+    cpu.pool().rows(qkv, channels, 1, |_, rows| {
         for row in rows.chunks_exact_mut(channels) {
             let (q, kv) = row.split_at_mut(key_heads * dim);
-            q.chunks_exact_mut(dim).for_each(|q| norm::l2(q, L2_EPS, 1.0 / (dim as f32).sqrt()));
-            kv[..key_heads * dim].chunks_exact_mut(dim).for_each(|k| norm::l2(k, L2_EPS, 1.0));
+            norm::l2_heads(isa, q, dim, L2_EPS, 1.0 / (dim as f32).sqrt());
+            norm::l2_heads(isa, &mut kv[..key_heads * dim], dim, L2_EPS, 1.0);
         }
     });
     let qkv = &*qkv;
     let mut by_head = vec![0.0; out.len()];
     let heads: Vec<_> =
         state.chunks_exact_mut(dim * dim).zip(by_head.chunks_exact_mut(rows * dim)).enumerate().collect();
-    pool.each(heads, |(j, (state, out))| {
+    cpu.pool().each(heads, |(j, (state, out))| {
         let key = j % key_heads;
         let mut read = vec![0.0; dim];
         for (t, out) in out.chunks_exact_mut(dim).enumerate() {
@@ -70,8 +77,8 @@ pub fn scan(
             let k = &row[(key_heads + key) * dim..][..dim];
             let v = &row[(2 * key_heads + j) * dim..][..dim];
             let at = t * value_heads + j;
-            let decay = (a[j] * softplus(alpha[at] + dt[j])).exp();
-            step(state, q, k, v, decay, sigmoid(beta[at]), &mut read, out);
+            let decay = exp(a[j] * softplus(alpha[at] + dt[j]));
+            step(isa, state, q, k, v, decay, sigmoid(beta[at]), &mut read, out);
         }
     });
     // [heads][rows][dim] to [rows][heads][dim], a row of `dim` values at a time.
@@ -82,32 +89,67 @@ pub fn scan(
     }
 }
 
-/// One token of one head: `S *= decay; d = beta (v - S^T k); S += k d^T; out = S^T q`.
-fn step(state: &mut [f32], q: &[f32], k: &[f32], v: &[f32], decay: f32, beta: f32, delta: &mut [f32], out: &mut [f32]) {
-    let dim = v.len();
-    delta.fill(0.0);
-    for (s, &k) in state.chunks_exact_mut(dim).zip(k) {
-        for (s, d) in s.iter_mut().zip(delta.iter_mut()) {
-            *s *= decay;
-            *d += *s * k;
-        }
-    }
-    for (d, &v) in delta.iter_mut().zip(v) {
-        *d = beta * (v - *d);
-    }
-    out.fill(0.0);
-    for ((s, &k), &q) in state.chunks_exact_mut(dim).zip(k).zip(q) {
-        for ((s, &d), o) in s.iter_mut().zip(delta.iter()).zip(out.iter_mut()) {
-            *s += k * d;
-            *o += *s * q;
+per_isa! {
+    /// One token of one head: `S *= decay; d = beta (v - S^T k); S += k d^T; out = S^T q`.
+    ///
+    /// The two sums over keys are kept as four partial sums, key i in sum `i mod 4`, joined as `(0 + 2) + (1 + 3)`: a
+    /// GPU runs four threads per value, and a CPU hides the latency of fused multiply-add.
+    fn step(
+        isa: Isa,
+        state: &mut [f32],
+        q: &[f32],
+        k: &[f32],
+        v: &[f32],
+        decay: f32,
+        beta: f32,
+        delta: &mut [f32],
+        out: &mut [f32],
+    ) {
+        let dim = v.len();
+        for column in (0..dim).step_by(COLUMNS) {
+            let width = COLUMNS.min(dim - column);
+            let mut sums = [[0.0f32; COLUMNS]; PARTIALS];
+            for (i, &k) in k.iter().enumerate() {
+                let s = &mut state[i * dim + column..][..width];
+                let sum = &mut sums[i % PARTIALS];
+                for c in 0..width {
+                    s[c] *= decay;
+                    sum[c] = s[c].mul_add(k, sum[c]);
+                }
+            }
+            for c in 0..width {
+                let read = (sums[0][c] + sums[2][c]) + (sums[1][c] + sums[3][c]);
+                delta[column + c] = beta * (v[column + c] - read);
+            }
+            let mut sums = [[0.0f32; COLUMNS]; PARTIALS];
+            for (i, (&k, &q)) in k.iter().zip(q).enumerate() {
+                let s = &mut state[i * dim + column..][..width];
+                let sum = &mut sums[i % PARTIALS];
+                for c in 0..width {
+                    s[c] = k.mul_add(delta[column + c], s[c]);
+                    sum[c] = s[c].mul_add(q, sum[c]);
+                }
+            }
+            for c in 0..width {
+                out[column + c] = (sums[0][c] + sums[2][c]) + (sums[1][c] + sums[3][c]);
+            }
         }
     }
 }
 
 /// `o[t][j] = rms(o[t][j]) * gamma * sigmoid(z[t][j])` for every head in place.
-pub fn gated_norm(o: &mut [f32], gamma: &[f32], z: &[f32], eps: f32) {
-    norm::rms_heads(o, gamma, eps);
-    o.iter_mut().zip(z).for_each(|(o, &z)| *o *= sigmoid(z));
+pub fn gated_norm(isa: Isa, o: &mut [f32], gamma: &[f32], z: &[f32], eps: f32) {
+    norm::rms_heads(isa, o, gamma, eps);
+    gate(isa, o, z);
+}
+
+per_isa! {
+    /// `x * sigmoid(z)` in place.
+    pub(crate) fn gate(isa: Isa, x: &mut [f32], z: &[f32]) {
+        for (x, &z) in x.iter_mut().zip(z) {
+            *x *= sigmoid(z);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -122,14 +164,14 @@ mod tests {
         let (qkv, beta, alpha) = (wave(rows * shape.channels(), 0.37), wave(rows * 4, 0.9), wave(rows * 4, 1.3));
         let (a, dt) = (vec![-0.5, -1.0, -2.0, -0.1], vec![0.1, 0.2, 0.3, 0.4]);
         let run = |threads: usize, piece: usize| {
-            let pool = Pool::new(threads);
+            let cpu = Cpu::new(threads, if piece == 3 { Isa::SCALAR } else { Isa::detect() });
             let (mut state, mut out) = (vec![0.0; shape.state_len()], Vec::new());
             for first in (0..rows).step_by(piece) {
                 let n = piece.min(rows - first);
                 let mut x = qkv[first * shape.channels()..(first + n) * shape.channels()].to_vec();
                 let mut o = vec![0.0; n * 4 * 8];
                 let (b, al) = (&beta[first * 4..(first + n) * 4], &alpha[first * 4..(first + n) * 4]);
-                scan(&pool, shape, &mut x, b, al, &a, &dt, &mut state, &mut o);
+                scan(&cpu, shape, &mut x, b, al, &a, &dt, &mut state, &mut o);
                 out.extend(o);
             }
             (state, out)
@@ -146,7 +188,7 @@ mod tests {
         let mut qkv = [1.0, 0.0, 1.0, 0.0, 3.0, 5.0];
         let (mut state, mut out) = ([0.0; 4], [0.0; 2]);
         // beta = sigmoid(30) = 1: the write stores v under k, and q = k / sqrt(2) reads it back.
-        scan(&Pool::new(1), shape, &mut qkv, &[30.0], &[0.0], &[-1.0], &[0.0], &mut state, &mut out);
+        scan(&Cpu::new(1, Isa::detect()), shape, &mut qkv, &[30.0], &[0.0], &[-1.0], &[0.0], &mut state, &mut out);
         let half = 1.0 / 2.0f32.sqrt();
         assert!((out[0] - 3.0 * half).abs() < 1e-5 && (out[1] - 5.0 * half).abs() < 1e-5, "{out:?}");
     }

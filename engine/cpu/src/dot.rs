@@ -1,76 +1,172 @@
-//! The one dot product: its order of additions is part of the engine's results.
+//! Sums of float products: their order is part of the engine's results.
 
-/// Partial sums kept side by side. Fixed, because it decides the order of additions.
-pub(crate) const LANES: usize = 16;
+use crate::isa::per_isa;
 
-/// Partial sums of a dot product that is fed piece by piece.
-///
-/// Element `i` of a piece goes to lane `i mod 16`; lanes are joined by a fixed tree at the end. Every piece but the
-/// last must be a multiple of 16 long for the result to equal that of one long piece.
-#[derive(Clone, Copy)]
-pub(crate) struct Sums([f32; LANES]);
+/// Partial sums kept side by side: enough to hide the latency of fused multiply-add, and one per lane of a GPU's warp.
+pub(crate) const LANES: usize = 32;
 
-impl Sums {
-    pub(crate) const ZERO: Sums = Sums([0.0; LANES]);
-
-    /// Adds the products of two pieces of equal length.
-    #[inline(always)]
-    pub(crate) fn add(&mut self, a: &[f32], b: &[f32]) {
-        let (a_whole, a_rest) = a.as_chunks::<LANES>();
-        let (b_whole, b_rest) = b.as_chunks::<LANES>();
-        for (x, y) in a_whole.iter().zip(b_whole) {
-            for lane in 0..LANES {
-                self.0[lane] += x[lane] * y[lane];
-            }
+/// Joins partial sums: the upper half is added to the lower until one is left.
+#[inline(always)]
+pub(crate) fn join<const N: usize>(mut sums: [f32; N]) -> f32 {
+    let mut width = N / 2;
+    while width > 0 {
+        for lane in 0..width {
+            sums[lane] += sums[lane + width];
         }
-        for (lane, (x, y)) in a_rest.iter().zip(b_rest).enumerate() {
-            self.0[lane] += x * y;
+        width /= 2;
+    }
+    sums[0]
+}
+
+/// The dot product of two slices of equal length (the shorter one counts): element i goes to partial sum `i mod 32` by
+/// fused multiply-add, in order.
+#[inline(always)]
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let n = a.len().min(b.len());
+    let (a, b) = (a[..n].as_chunks::<LANES>(), b[..n].as_chunks::<LANES>());
+    let mut sums = [0.0f32; LANES];
+    for (x, y) in a.0.iter().zip(b.0) {
+        for lane in 0..LANES {
+            sums[lane] = x[lane].mul_add(y[lane], sums[lane]);
         }
     }
+    for (lane, (x, y)) in a.1.iter().zip(b.1).enumerate() {
+        sums[lane] = x.mul_add(*y, sums[lane]);
+    }
+    join(sums)
+}
 
-    /// The sum of the lanes: halves added pairwise until one is left.
-    #[inline(always)]
-    pub(crate) fn total(self) -> f32 {
-        let mut s = self.0;
-        let mut width = LANES / 2;
-        while width > 0 {
-            for lane in 0..width {
-                s[lane] += s[lane + width];
+per_isa! {
+    /// `out[r][t] = scale * (row r of the weights) · x[t]` for F32 weights in little-endian bytes.
+    ///
+    /// `rows` holds whole rows of `cols` values; `x` is `[t][cols]`.
+    pub(crate) fn rows_f32(isa: Isa, rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
+        rows_of(rows, cols, 4, scale, x, out, |bytes, values: &mut [f32]| {
+            for (v, b) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                *v = f32::from_le_bytes(*b);
             }
-            width /= 2;
-        }
-        s[0]
+        });
     }
 }
 
-/// The dot product of two slices; the shorter length counts.
-pub fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let n = a.len().min(b.len());
-    let mut sums = Sums::ZERO;
-    sums.add(&a[..n], &b[..n]);
-    sums.total()
+per_isa! {
+    /// [`rows_f32`] for BF16 weights.
+    pub(crate) fn rows_bf16(isa: Isa, rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
+        rows_of(rows, cols, 2, scale, x, out, |bytes, values: &mut [f32]| {
+            for (v, b) in values.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                *v = f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16);
+            }
+        });
+    }
+}
+
+per_isa! {
+    /// [`rows_f32`] for F16 weights.
+    pub(crate) fn rows_f16(isa: Isa, rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
+        rows_of(rows, cols, 2, scale, x, out, |bytes, values: &mut [f32]| {
+            for (v, b) in values.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                *v = f16_to_f32(u16::from_le_bytes(*b));
+            }
+        });
+    }
+}
+
+/// The value of a half, without branches, so that several are converted side by side.
+#[inline(always)]
+pub(crate) fn f16_to_f32(half: u16) -> f32 {
+    let (sign, rest) = (u32::from(half & 0x8000) << 16, u32::from(half & 0x7fff));
+    // Normal numbers: the exponent's bias grows from 15 to 127. Subnormal ones: an integer times 2^-24.
+    let normal = f32::from_bits((rest << 13).wrapping_add(112 << 23));
+    let subnormal = rest as f32 * (1.0 / 16_777_216.0);
+    let special = f32::from_bits((rest << 13) | 0x7f80_0000);
+    let magnitude = if rest < 0x0400 { subnormal } else { normal };
+    let magnitude = if rest >= 0x7c00 { special } else { magnitude };
+    f32::from_bits(magnitude.to_bits() | sign)
+}
+
+/// Values converted at a time: a multiple of [`LANES`].
+const PIECE: usize = 256;
+
+#[inline(always)]
+fn rows_of(
+    rows: &[u8],
+    cols: usize,
+    size: usize,
+    scale: f32,
+    x: &[f32],
+    out: &mut [f32],
+    convert: impl Fn(&[u8], &mut [f32]),
+) {
+    let inputs = x.len() / cols.max(1);
+    let mut values = [0.0f32; PIECE];
+    let mut sums = vec![[0.0f32; LANES]; inputs];
+    for (row, out) in rows.chunks_exact(cols * size).zip(out.chunks_exact_mut(inputs)) {
+        sums.fill([0.0; LANES]);
+        for (piece, bytes) in row.chunks(PIECE * size).enumerate() {
+            let n = bytes.len() / size;
+            convert(bytes, &mut values[..n]);
+            for (t, sums) in sums.iter_mut().enumerate() {
+                let x = &x[t * cols + piece * PIECE..][..n];
+                accumulate(sums, &values[..n], x);
+            }
+        }
+        for (out, sums) in out.iter_mut().zip(&sums) {
+            *out = join(*sums) * scale;
+        }
+    }
+}
+
+#[inline(always)]
+fn accumulate(sums: &mut [f32; LANES], a: &[f32], b: &[f32]) {
+    let (a, b) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut s = *sums;
+    for (x, y) in a.0.iter().zip(b.0) {
+        for lane in 0..LANES {
+            s[lane] = x[lane].mul_add(y[lane], s[lane]);
+        }
+    }
+    for (lane, (x, y)) in a.1.iter().zip(b.1).enumerate() {
+        s[lane] = x.mul_add(*y, s[lane]);
+    }
+    *sums = s;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Isa;
 
-    #[test]
-    fn pieces_of_whole_lanes_give_the_bits_of_one_piece() {
-        let a: Vec<f32> = (0..300).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.173).collect();
-        let b: Vec<f32> = (0..300).map(|i| ((i * 53 % 97) as f32 - 48.0) * 0.091).collect();
-        let mut sums = Sums::ZERO;
-        for piece in [0..64, 64..256, 256..300] {
-            sums.add(&a[piece.clone()], &b[piece]);
-        }
-        assert_eq!(sums.total().to_bits(), dot(&a, &b).to_bits());
+    fn wave(n: usize, f: f32) -> Vec<f32> {
+        (0..n).map(|i| (i as f32 * f).sin() * 3.0).collect()
     }
 
     #[test]
     fn is_close_to_the_sum_in_double_precision() {
-        let a: Vec<f32> = (0..1001).map(|i| (i as f32 * 0.7).sin()).collect();
-        let b: Vec<f32> = (0..1001).map(|i| (i as f32 * 0.3).cos()).collect();
+        let (a, b) = (wave(1001, 0.7), wave(1001, 0.3));
         let exact: f64 = a.iter().zip(&b).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum();
-        assert!((f64::from(dot(&a, &b)) - exact).abs() < 1e-4);
+        assert!((f64::from(dot(&a, &b)) - exact).abs() < 1e-3);
+    }
+
+    #[test]
+    fn rows_have_the_bits_of_dot_on_every_isa() {
+        for cols in [1, 31, 32, 64, 255, 256, 257, 640] {
+            let (w, x) = (wave(cols * 3, 0.37), wave(cols * 5, 0.11));
+            let bytes: Vec<u8> = w.iter().flat_map(|v| v.to_le_bytes()).collect();
+            let expected: Vec<f32> =
+                w.chunks(cols).flat_map(|w| x.chunks(cols).map(move |x| dot(w, x) * 0.5)).collect();
+            for isa in Isa::available() {
+                let mut out = vec![0.0; 15];
+                rows_f32(isa, &bytes, cols, 0.5, &x, &mut out);
+                assert_eq!(out, expected, "{isa}, {cols} columns");
+            }
+        }
+    }
+
+    #[test]
+    fn every_half_has_its_value() {
+        for bits in 0..=u16::MAX {
+            let (ours, theirs) = (f16_to_f32(bits), half::f16::from_bits(bits).to_f32());
+            assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{bits:04x}");
+        }
     }
 }

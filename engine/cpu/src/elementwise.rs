@@ -1,69 +1,85 @@
 //! Functions of single values, and the sums that join streams and branches.
 
-/// The logistic function.
-pub fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
+use crate::dot::dot;
+use crate::isa::per_isa;
+use crate::math::{sigmoid, silu};
 
-/// `x * sigmoid(x)`.
-pub fn silu(x: f32) -> f32 {
-    x * sigmoid(x)
-}
-
-/// `ln(1 + e^x)`; beyond 20 it equals `x` in f32.
-pub fn softplus(x: f32) -> f32 {
-    if x > 20.0 { x } else { x.exp().ln_1p() }
-}
-
-/// `silu(x / divisor)` in place.
-pub fn silu_scaled(x: &mut [f32], divisor: f32) {
-    x.iter_mut().for_each(|v| *v = silu(*v / divisor));
-}
-
-/// `2 * sigmoid(x / divisor)` in place: the weight of a block's output in each stream.
-pub fn inject_weights(x: &mut [f32], divisor: f32) {
-    x.iter_mut().for_each(|v| *v = 2.0 * sigmoid(*v / divisor));
-}
-
-/// `out[i] = mean over streams s of sigmoid(gate[s][i]) * n[s][i]`.
-pub fn mix_streams(gate: &[f32], n: &[f32], streams: usize, out: &mut [f32]) {
-    let width = out.len();
-    for (i, o) in out.iter_mut().enumerate() {
-        let mut sum = 0.0;
-        for s in 0..streams {
-            sum += sigmoid(gate[s * width + i]) * n[s * width + i];
-        }
-        *o = sum / streams as f32;
-    }
-}
-
-/// `r[s] += a[s] * y` for each stream s of `y.len()` values.
-pub fn add_to_streams(r: &mut [f32], a: &[f32], y: &[f32]) {
-    for (stream, &weight) in r.chunks_exact_mut(y.len()).zip(a) {
-        for (r, &y) in stream.iter_mut().zip(y) {
-            *r += weight * y;
+per_isa! {
+    /// `silu(x / divisor)` in place.
+    pub fn silu_scaled(isa: Isa, x: &mut [f32], divisor: f32) {
+        for v in x {
+            *v = silu(*v / divisor);
         }
     }
 }
 
-/// `gate[i] = silu(gate[i]) * up[i]` in place.
-pub fn swiglu(gate: &mut [f32], up: &[f32]) {
-    for (g, &u) in gate.iter_mut().zip(up) {
-        *g = silu(*g) * u;
+per_isa! {
+    /// `2 * sigmoid(x / divisor)` in place: the weight of a block's output in each stream.
+    pub fn inject_weights(isa: Isa, x: &mut [f32], divisor: f32) {
+        for v in x {
+            *v = 2.0 * sigmoid(*v / divisor);
+        }
     }
 }
 
-/// The n-gram module's gate: for each stream, the signed square root of the scaled dot product of key and query
-/// decides how much of the value enters: `out[s] = sigmoid(sqrt±(k[s]·q[s] / sqrt(width))) * v`.
-pub fn ngram_gate(k: &[f32], q: &[f32], v: &[f32], out: &mut [f32]) {
-    let width = v.len();
-    for ((k, q), out) in k.chunks_exact(width).zip(q.chunks_exact(width)).zip(out.chunks_exact_mut(width)) {
-        let s = crate::dot(k, q) / (width as f32).sqrt();
-        // The floor under the root and sign(0) = 0 are the trained module's: a zero score gives the gate 0.5.
-        let sign = if s == 0.0 { s } else { s.signum() };
-        let gate = sigmoid(sign * s.abs().max(1e-6).sqrt());
-        for (o, &v) in out.iter_mut().zip(v) {
-            *o = gate * v;
+per_isa! {
+    /// `out[i] = mean over streams s of sigmoid(gate[s][i]) * n[s][i]`, streams added in order by fused multiply-add.
+    pub fn mix_streams(isa: Isa, gate: &[f32], n: &[f32], streams: usize, out: &mut [f32]) {
+        let width = out.len();
+        out.fill(0.0);
+        for (gate, n) in gate.chunks_exact(width).zip(n.chunks_exact(width)) {
+            for i in 0..width {
+                out[i] = sigmoid(gate[i]).mul_add(n[i], out[i]);
+            }
+        }
+        for o in out {
+            *o /= streams as f32;
+        }
+    }
+}
+
+per_isa! {
+    /// `r[s] += a[s] * y` for each stream s of `y.len()` values.
+    pub fn add_to_streams(isa: Isa, r: &mut [f32], a: &[f32], y: &[f32]) {
+        for (stream, &weight) in r.chunks_exact_mut(y.len()).zip(a) {
+            for i in 0..y.len() {
+                stream[i] = weight.mul_add(y[i], stream[i]);
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// `out += weight * y`.
+    pub fn add_weighted(isa: Isa, out: &mut [f32], weight: f32, y: &[f32]) {
+        for (o, &y) in out.iter_mut().zip(y) {
+            *o = weight.mul_add(y, *o);
+        }
+    }
+}
+
+per_isa! {
+    /// `gate[i] = silu(gate[i]) * up[i]` in place.
+    pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
+        for (g, &u) in gate.iter_mut().zip(up) {
+            *g = silu(*g) * u;
+        }
+    }
+}
+
+per_isa! {
+    /// The n-gram module's gate: for each stream, the signed square root of the scaled dot product of key and query
+    /// decides how much of the value enters: `out[s] = sigmoid(sqrt±(k[s]·q[s] / sqrt(width))) * v`.
+    pub fn ngram_gate(isa: Isa, k: &[f32], q: &[f32], v: &[f32], out: &mut [f32]) {
+        let width = v.len();
+        for ((k, q), out) in k.chunks_exact(width).zip(q.chunks_exact(width)).zip(out.chunks_exact_mut(width)) {
+            let s = dot(k, q) / (width as f32).sqrt();
+            // The floor under the root and sign(0) = 0 are the trained module's: a zero score gives the gate 0.5.
+            let root = (if s.abs() < 1e-6 { 1e-6 } else { s.abs() }).sqrt();
+            let gate = sigmoid(if s == 0.0 { 0.0 } else { root.copysign(s) });
+            for i in 0..width {
+                out[i] = gate * v[i];
+            }
         }
     }
 }
@@ -71,26 +87,32 @@ pub fn ngram_gate(k: &[f32], q: &[f32], v: &[f32], out: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn softplus_joins_its_branches() {
-        assert!((softplus(20.0) - softplus(20.001)).abs() < 2e-3);
-        assert_eq!(softplus(30.0), 30.0);
-        assert!((softplus(0.0) - std::f32::consts::LN_2).abs() < 1e-7);
-        assert!(softplus(-100.0) >= 0.0);
-    }
-
-    #[test]
-    fn sigmoid_saturates_without_nan() {
-        assert_eq!(sigmoid(-200.0), 0.0);
-        assert_eq!(sigmoid(200.0), 1.0);
-        assert_eq!(silu(-200.0), 0.0);
-    }
+    use crate::Isa;
 
     #[test]
     fn a_zero_score_opens_the_ngram_gate_halfway() {
         let mut out = [0.0; 2];
-        ngram_gate(&[1.0, -1.0], &[1.0, 1.0], &[4.0, 6.0], &mut out);
+        ngram_gate(Isa::SCALAR, &[1.0, -1.0], &[1.0, 1.0], &[4.0, 6.0], &mut out);
         assert_eq!(out, [2.0, 3.0]);
+    }
+
+    #[test]
+    fn every_isa_gives_the_same_bits() {
+        let wave = |n: usize, f: f32| -> Vec<f32> { (0..n).map(|i| (i as f32 * f).sin() * 9.0).collect() };
+        let (a, b, c) = (wave(148, 0.3), wave(148, 0.7), wave(37, 1.1));
+        let run = |isa| {
+            let (mut x, mut y, mut z, mut g) = (a.clone(), a.clone(), a.clone(), a.clone());
+            let (mut mixed, mut gated) = (vec![0.0; 37], vec![0.0; 148]);
+            silu_scaled(isa, &mut x, 4.0);
+            inject_weights(isa, &mut y, 4.0);
+            add_to_streams(isa, &mut z, &c[..4], &c);
+            swiglu(isa, &mut g, &b);
+            mix_streams(isa, &a, &b, 4, &mut mixed);
+            ngram_gate(isa, &a, &b, &c, &mut gated);
+            add_weighted(isa, &mut mixed, 0.3, &c);
+            [x, y, z, g, mixed, gated].concat().iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+        };
+        let scalar = run(Isa::SCALAR);
+        Isa::available().for_each(|isa| assert!(run(isa) == scalar, "{isa}"));
     }
 }

@@ -1,9 +1,9 @@
 //! The routed experts of one layer.
 
-use crate::elementwise::swiglu;
-use crate::matrix::{mul_rows, transpose};
-use crate::pool::Pool;
-use strata_gguf::Tensor;
+use crate::elementwise::{add_weighted, swiglu};
+use crate::matrix::{inputs_for, mul_rows, transpose};
+use crate::{Cpu, Rows};
+use strata_gguf::{GgmlType, Tensor};
 
 /// The gate and up projections of all experts: two tensors, or one that holds gate rows before up rows.
 #[derive(Clone)]
@@ -39,8 +39,9 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    fn mul(&self, cols: usize, x: &[f32], out: &mut [f32]) {
-        mul_rows(self.tensor.ty(), self.bytes, cols, self.scale, x, out);
+    fn mul(&self, cpu: &Cpu, x: &Rows, cols: usize, out: &mut [f32]) {
+        let ty = self.tensor.ty();
+        mul_rows(cpu, ty, self.bytes, self.scale, inputs_for(cpu, ty, x, cols), out);
     }
 }
 
@@ -49,7 +50,7 @@ impl Experts {
     ///
     /// `x` and `out` are `[rows][hidden]`; `ids` and `weights` are `[rows][used]`. Each expert's weights are read once
     /// for all tokens that use it.
-    pub fn forward(&self, pool: &Pool, x: &[f32], ids: &[u16], weights: &[f32], used: usize, out: &mut [f32]) {
+    pub fn forward(&self, cpu: &Cpu, x: &Rows, ids: &[u16], weights: &[f32], used: usize, out: &mut [f32]) {
         let hidden = self.hidden;
         // Pairs (token, choice) grouped by expert; `place[pair]` is where the pair's output lies.
         let mut order: Vec<usize> = (0..ids.len()).collect();
@@ -65,33 +66,44 @@ impl Experts {
             rest = others;
             jobs.push((group, mine));
         }
-        pool.each(jobs, |(group, out)| {
-            let x: Vec<f32> = group.iter().flat_map(|&pair| &x[pair / used * hidden..][..hidden]).copied().collect();
-            self.one(usize::from(ids[group[0]]), &x, out);
+        // Quantise all tokens once, before experts take theirs.
+        for ty in self.gate_up_types() {
+            inputs_for(cpu, ty, x, hidden);
+        }
+        cpu.pool().each(jobs, |(group, out)| {
+            let x = x.gather(hidden, group.iter().map(|&pair| pair / used));
+            self.one(cpu, usize::from(ids[group[0]]), &x, out);
         });
 
         for (t, out) in out.chunks_exact_mut(hidden).enumerate() {
             out.fill(0.0);
             for pair in t * used..(t + 1) * used {
                 let y = &outputs[place[pair] * hidden..][..hidden];
-                out.iter_mut().zip(y).for_each(|(o, &y)| *o += weights[pair] * y);
+                add_weighted(cpu.isa(), out, weights[pair], y);
             }
         }
     }
 
     /// Expert `e` on inputs `[rows][hidden]`, to `out` of the same shape.
-    fn one(&self, e: usize, x: &[f32], out: &mut [f32]) {
+    fn one(&self, cpu: &Cpu, e: usize, x: &Rows, out: &mut [f32]) {
         let (hidden, width) = (self.hidden, self.width);
         let rows = x.len() / hidden;
         let (gate_part, up_part) = self.gate_up_of(e);
         let (mut gate, mut up) = (vec![0.0; width * rows], vec![0.0; width * rows]);
-        gate_part.mul(hidden, x, &mut gate);
-        up_part.mul(hidden, x, &mut up);
-        swiglu(&mut gate, &up);
+        gate_part.mul(cpu, x, hidden, &mut gate);
+        up_part.mul(cpu, x, hidden, &mut up);
+        swiglu(cpu.isa(), &mut gate, &up);
         transpose(&gate, rows, &mut up);
         let mut columns = vec![0.0; out.len()];
-        self.part(&self.down, e, 0, hidden, hidden, self.scales[2]).mul(width, &up, &mut columns);
+        self.part(&self.down, e, 0, hidden, hidden, self.scales[2]).mul(cpu, &up.into(), width, &mut columns);
         transpose(&columns, rows, out);
+    }
+
+    fn gate_up_types(&self) -> [GgmlType; 2] {
+        match &self.gate_up {
+            GateUp::Apart(gate, up) => [gate.ty(), up.ty()],
+            GateUp::Fused(both) => [both.ty(); 2],
+        }
     }
 
     fn gate_up_of(&self, e: usize) -> (Part<'_>, Part<'_>) {

@@ -9,7 +9,6 @@
 //! performs for each row the same floating-point operations in the same order as for that row alone, and a
 //! result element is computed by one thread from start to end. So windows, chunks and thread counts never change a
 //! bit. The order of additions inside a dot product is fixed in [`dot`].
-#![deny(unsafe_code)]
 
 pub mod attention;
 pub mod conv;
@@ -22,8 +21,19 @@ pub mod pool;
 pub mod rope;
 pub mod router;
 
+mod activations;
+mod cpu;
 mod dot;
+mod isa;
+pub mod math;
+mod product;
+mod rows;
+mod units;
 
+pub use activations::{Activations, Block};
+pub use cpu::Cpu;
 pub use dot::dot;
+pub use isa::{ISA_NAMES, Isa};
 pub use matrix::Matrix;
 pub use pool::Pool;
+pub use rows::Rows;

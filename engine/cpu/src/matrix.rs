@@ -1,11 +1,8 @@
 //! Products with weight matrices in any block type, read in place.
 
-use crate::dot::Sums;
-use crate::pool::Pool;
+use crate::activations::{Activations, Block, LONG_BLOCK};
+use crate::{Cpu, Rows, dot, product, units};
 use strata_gguf::{GgmlType, Tensor, quant};
-
-/// Values decoded at a time: the longest block, and a multiple of every block and of the dot product's lanes.
-const PIECE: usize = 256;
 
 /// Output rows worth handing to another thread.
 const GRAIN: usize = 16;
@@ -15,6 +12,37 @@ const GRAIN: usize = 16;
 pub struct Matrix {
     tensor: Tensor,
     scale: f32,
+}
+
+/// Input rows in the form that a weight type is multiplied with.
+#[derive(Clone, Copy)]
+pub(crate) enum Inputs<'a> {
+    /// For float weights.
+    Floats { x: &'a [f32], cols: usize },
+    /// For integer weights.
+    Integers(&'a Activations),
+}
+
+impl Inputs<'_> {
+    fn rows(&self) -> usize {
+        match self {
+            Inputs::Floats { x, cols } => x.len() / cols.max(&1),
+            Inputs::Integers(a) => a.rows(),
+        }
+    }
+}
+
+/// The blocks in which activations are quantised beside weights of this type; `None` for float weights.
+pub(crate) fn block_for(ty: GgmlType) -> Option<Block> {
+    units::layout(ty).map(|layout| if layout.values == LONG_BLOCK { Block::Long } else { Block::Short })
+}
+
+/// The form of `x` that weights of this type are multiplied with.
+pub(crate) fn inputs_for<'a>(cpu: &Cpu, ty: GgmlType, x: &'a Rows, cols: usize) -> Inputs<'a> {
+    match block_for(ty) {
+        None => Inputs::Floats { x, cols },
+        Some(block) => Inputs::Integers(x.quantised(cpu.isa(), cols, block)),
+    }
 }
 
 impl Matrix {
@@ -39,22 +67,21 @@ impl Matrix {
     }
 
     /// `y[t] = W x[t]` for each row t; `x` is `[rows][in_len]`, `y` is `[rows][out_len]`.
-    pub fn mul(&self, pool: &Pool, x: &[f32], y: &mut [f32]) {
-        let (cols, out_len) = (self.in_len(), self.out_len());
-        let rows = y.len() / out_len.max(1);
+    pub fn mul(&self, cpu: &Cpu, x: &Rows, y: &mut [f32]) {
+        let inputs = inputs_for(cpu, self.tensor.ty(), x, self.in_len());
+        let rows = inputs.rows();
         let stride = self.tensor.row_bytes() as usize;
         let data = self.tensor.data();
         let product = |first: usize, out: &mut [f32]| {
-            let count = out.len() / rows;
-            let bytes = &data[first * stride..(first + count) * stride];
-            mul_rows(self.tensor.ty(), bytes, cols, self.scale, x, out);
+            let bytes = &data[first * stride..(first + out.len() / rows) * stride];
+            mul_rows(cpu, self.tensor.ty(), bytes, self.scale, inputs, out);
         };
         if rows == 1 {
-            pool.rows(y, 1, GRAIN, product);
-        } else {
+            cpu.pool().rows(y, 1, GRAIN, product);
+        } else if rows > 1 {
             // Threads own whole output rows, so they write [out_len][rows]; callers want [rows][out_len].
             let mut columns = vec![0.0; y.len()];
-            pool.rows(&mut columns, rows, GRAIN, product);
+            cpu.pool().rows(&mut columns, rows, GRAIN, product);
             transpose(&columns, rows, y);
         }
     }
@@ -62,44 +89,23 @@ impl Matrix {
     /// Row `i`, decoded; zeros when there is no such row.
     pub fn row(&self, i: usize, out: &mut [f32]) {
         let bytes = self.tensor.row(i as u64).unwrap_or(&[]);
-        decode(self.tensor.ty(), bytes, out);
-        if self.scale != 1.0 {
-            out.iter_mut().for_each(|v| *v *= self.scale);
+        // Sizes were checked when the tensor was opened.
+        if quant::decode(self.tensor.ty(), bytes, out).is_err() {
+            out.fill(0.0);
         }
+        out.iter_mut().for_each(|v| *v *= self.scale);
     }
 }
 
-/// Decodes whole blocks. Sizes were checked when the tensor was opened; should they disagree, the result is zeros.
-fn decode(ty: GgmlType, bytes: &[u8], out: &mut [f32]) {
-    if quant::decode(ty, bytes, out).is_err() {
-        debug_assert!(false, "{ty} block sizes disagree");
-        out.fill(0.0);
-    }
-}
-
-/// `out[r][t] = scale * (row r of the weights) · x[t]`: each weight row is decoded once for all inputs.
-///
-/// `bytes` holds `out.len() / t` rows of `cols` values of type `ty`; `x` is `[t][cols]`.
-pub(crate) fn mul_rows(ty: GgmlType, bytes: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
-    let inputs = x.len() / cols.max(1);
-    let (per, size) = (ty.block_values(), ty.block_bytes());
-    let stride = cols / per * size;
-    let mut weights = [0.0f32; PIECE];
-    let mut sums = vec![Sums::ZERO; inputs];
-    for (row, out) in bytes.chunks_exact(stride).zip(out.chunks_exact_mut(inputs)) {
-        sums.fill(Sums::ZERO);
-        let mut at = 0;
-        while at < cols {
-            let n = PIECE.min(cols - at);
-            decode(ty, &row[at / per * size..(at + n) / per * size], &mut weights[..n]);
-            for (t, sums) in sums.iter_mut().enumerate() {
-                sums.add(&weights[..n], &x[t * cols + at..t * cols + at + n]);
-            }
-            at += n;
-        }
-        for (out, sums) in out.iter_mut().zip(&sums) {
-            *out = sums.total() * scale;
-        }
+/// `out[r][t] = scale * (row r of the weights) · x[t]`, where `bytes` holds `out.len() / t` rows of type `ty`.
+pub(crate) fn mul_rows(cpu: &Cpu, ty: GgmlType, bytes: &[u8], scale: f32, inputs: Inputs<'_>, out: &mut [f32]) {
+    match inputs {
+        Inputs::Integers(x) => product::rows(cpu.isa(), ty, bytes, scale, x, out),
+        Inputs::Floats { x, cols } => match ty {
+            GgmlType::BF16 => dot::rows_bf16(cpu.isa(), bytes, cols, scale, x, out),
+            GgmlType::F16 => dot::rows_f16(cpu.isa(), bytes, cols, scale, x, out),
+            _ => dot::rows_f32(cpu.isa(), bytes, cols, scale, x, out),
+        },
     }
 }
 

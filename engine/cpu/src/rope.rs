@@ -1,5 +1,7 @@
 //! Rotary position embedding on the first dimensions of each head.
 
+use crate::isa::{Isa, per_isa};
+
 /// The rotation frequencies of one model: pair `i` of `n_rot / 2` turns by `base^(-2i / n_rot)` per position.
 ///
 /// Text has one position per token, so the model's three position axes coincide and its sections drop out.
@@ -34,13 +36,19 @@ impl Rope {
 impl Rotation {
     /// Rotates the first dimensions of every head of `head_dim` values in place; dimension `i` pairs with
     /// `i + n_rot / 2`.
-    pub fn apply(&self, x: &mut [f32], head_dim: usize) {
-        let half = self.cos_sin.len();
+    pub fn apply(&self, isa: Isa, x: &mut [f32], head_dim: usize) {
+        rotate(isa, &self.cos_sin, x, head_dim);
+    }
+}
+
+per_isa! {
+    fn rotate(isa: Isa, cos_sin: &[(f32, f32)], x: &mut [f32], head_dim: usize) {
+        let half = cos_sin.len();
         for head in x.chunks_exact_mut(head_dim) {
-            for (i, &(cos, sin)) in self.cos_sin.iter().enumerate() {
+            for (i, &(cos, sin)) in cos_sin.iter().enumerate() {
                 let (a, b) = (head[i], head[i + half]);
-                head[i] = a * cos - b * sin;
-                head[i + half] = b * cos + a * sin;
+                head[i] = a.mul_add(cos, -(b * sin));
+                head[i + half] = b.mul_add(cos, a * sin);
             }
         }
     }
@@ -55,9 +63,9 @@ mod tests {
         let rope = Rope::new(4, 1e7);
         let x: Vec<f32> = (0..16).map(|i| i as f32).collect();
         let mut y = x.clone();
-        rope.at(0).apply(&mut y, 8);
+        rope.at(0).apply(Isa::detect(), &mut y, 8);
         assert_eq!(x, y);
-        rope.at(5).apply(&mut y, 8);
+        rope.at(5).apply(Isa::detect(), &mut y, 8);
         assert_ne!(x[..4], y[..4]);
         assert_eq!(x[4..8], y[4..8]);
         assert_eq!(x[12..], y[12..]);

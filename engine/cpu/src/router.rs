@@ -20,7 +20,7 @@ pub fn top_k(logits: &[f32], ids: &mut [u16], weights: &mut [f32]) {
     let mut sum = 0.0;
     for ((id, weight), &(logit, i)) in ids.iter_mut().zip(weights.iter_mut()).zip(&best) {
         *id = i;
-        *weight = (logit - top).exp();
+        *weight = crate::math::exp(logit - top);
         sum += *weight;
     }
     weights.iter_mut().for_each(|w| *w /= sum);

@@ -8,7 +8,7 @@ use strata_cpu::attention::{self, AttentionShape, Selection};
 use strata_cpu::delta::{self, DeltaShape};
 use strata_cpu::experts::Experts;
 use strata_cpu::rope::Rope;
-use strata_cpu::{Matrix, Pool, conv, elementwise, norm, router};
+use strata_cpu::{Cpu, Isa, Matrix, Rows, conv, elementwise, math, norm, router};
 use strata_gguf::Tensor;
 
 /// No system that this runs on has smaller pages.
@@ -16,14 +16,19 @@ const PAGE: usize = 4096;
 
 /// Runs the model on the CPU, with weights read in place.
 pub struct CpuOps {
-    pool: Pool,
+    cpu: Cpu,
     read_ahead: bool,
 }
 
 impl CpuOps {
     /// With this many threads; 0 means one per available core.
     pub fn new(threads: usize) -> CpuOps {
-        CpuOps { pool: Pool::new(threads), read_ahead: true }
+        CpuOps::on(Cpu::new(threads, Isa::detect()))
+    }
+
+    /// On these threads and this instruction set.
+    pub fn on(cpu: Cpu) -> CpuOps {
+        CpuOps { cpu, read_ahead: true }
     }
 
     /// Loads models without reading their dense weights: enough to see whether a model can be loaded.
@@ -33,36 +38,39 @@ impl CpuOps {
 
     /// Threads at work.
     pub fn threads(&self) -> usize {
-        self.pool.threads()
+        self.cpu.pool().threads()
     }
 }
 
+/// Rows that grow with the sequence.
+type Cache = Vec<f32>;
+
 impl Ops for CpuOps {
-    type Buf = Vec<f32>;
+    type Buf = Rows;
     type Matrix = Matrix;
     type Table = Matrix;
     type Experts = Experts;
-    type Cache = Vec<f32>;
+    type Cache = Cache;
     type Selection = Vec<Selection>;
 
-    fn zeros(&self, len: usize) -> Vec<f32> {
-        vec![0.0; len]
+    fn zeros(&self, len: usize) -> Rows {
+        vec![0.0; len].into()
     }
 
-    fn upload(&self, values: &[f32]) -> Vec<f32> {
-        values.to_vec()
+    fn upload(&self, values: &[f32]) -> Rows {
+        values.to_vec().into()
     }
 
-    fn download(&self, buf: &Vec<f32>) -> Vec<f32> {
+    fn download(&self, buf: &Rows) -> Vec<f32> {
+        buf.to_vec()
+    }
+
+    fn duplicate(&self, buf: &Rows) -> Rows {
         buf.clone()
     }
 
-    fn duplicate(&self, buf: &Vec<f32>) -> Vec<f32> {
-        buf.clone()
-    }
-
-    fn tail(&self, buf: &Vec<f32>, len: usize) -> Vec<f32> {
-        buf[buf.len().saturating_sub(len)..].to_vec()
+    fn tail(&self, buf: &Rows, len: usize) -> Rows {
+        buf[buf.len().saturating_sub(len)..].to_vec().into()
     }
 
     fn table(&self, tensor: &Tensor) -> Result<Matrix> {
@@ -84,19 +92,19 @@ impl Ops for CpuOps {
         Ok(Experts { gate_up, down, scales, count, hidden, width })
     }
 
-    fn cache(&self, _row_len: usize, _capacity: usize) -> Vec<f32> {
-        Vec::new()
+    fn cache(&self, _row_len: usize, _capacity: usize) -> Cache {
+        Cache::new()
     }
 
-    fn append(&self, cache: &mut Vec<f32>, rows: &Vec<f32>) {
+    fn append(&self, cache: &mut Cache, rows: &Rows) {
         cache.extend_from_slice(rows);
     }
 
-    fn truncate(&self, cache: &mut Vec<f32>, rows: usize, row_len: usize) {
+    fn truncate(&self, cache: &mut Cache, rows: usize, row_len: usize) {
         cache.truncate(rows * row_len);
     }
 
-    fn nonfinite(&self, buf: &Vec<f32>, row_len: usize) -> Option<(usize, &'static str)> {
+    fn nonfinite(&self, buf: &Rows, row_len: usize) -> Option<(usize, &'static str)> {
         // A sum is finite only if all its terms are; the exact place is looked for only when it is not.
         if buf.iter().map(|v| v * 0.0).sum::<f32>() == 0.0 {
             return None;
@@ -105,125 +113,123 @@ impl Ops for CpuOps {
         Some((at / row_len.max(1), if buf[at].is_nan() { "NaN" } else { "infinity" }))
     }
 
-    fn gather(&self, table: &Matrix, rows: &[u64]) -> Vec<f32> {
+    fn gather(&self, table: &Matrix, rows: &[u64]) -> Rows {
         let mut out = vec![0.0; rows.len() * table.in_len()];
         for (&row, out) in rows.iter().zip(out.chunks_exact_mut(table.in_len())) {
             table.row(row as usize, out);
         }
-        out
+        out.into()
     }
 
-    fn repeat(&self, x: &Vec<f32>, width: usize, times: usize) -> Vec<f32> {
-        x.chunks_exact(width).flat_map(|row| std::iter::repeat_n(row, times).flatten()).copied().collect()
+    fn repeat(&self, x: &Rows, width: usize, times: usize) -> Rows {
+        x.chunks_exact(width)
+            .flat_map(|row| std::iter::repeat_n(row, times).flatten())
+            .copied()
+            .collect::<Vec<f32>>()
+            .into()
     }
 
-    fn mul(&self, w: &Matrix, x: &Vec<f32>) -> Vec<f32> {
+    fn mul(&self, w: &Matrix, x: &Rows) -> Rows {
         let mut y = vec![0.0; x.len() / w.in_len() * w.out_len()];
-        w.mul(&self.pool, x, &mut y);
-        y
+        w.mul(&self.cpu, x, &mut y);
+        y.into()
     }
 
-    fn group_norm(&self, x: &Vec<f32>, gamma: &Vec<f32>, groups: usize, eps: f32) -> Vec<f32> {
+    fn group_norm(&self, x: &Rows, gamma: &Rows, groups: usize, eps: f32) -> Rows {
         let mut y = vec![0.0; x.len()];
         for (x, y) in x.chunks_exact(gamma.len()).zip(y.chunks_exact_mut(gamma.len())) {
-            norm::rms(x, gamma, groups, eps, y);
+            norm::rms(self.cpu.isa(), x, gamma, groups, eps, y);
         }
-        y
+        y.into()
     }
 
-    fn norm_rope(&self, x: &mut Vec<f32>, gamma: &Vec<f32>, eps: f32, rope: &Rope, heads: usize, first: usize) {
+    fn norm_rope(&self, x: &mut Rows, gamma: &Rows, eps: f32, rope: &Rope, heads: usize, first: usize) {
         let dim = gamma.len();
         for (t, row) in x.chunks_exact_mut(heads * dim).enumerate() {
-            norm::rms_heads(row, gamma, eps);
-            rope.at(first + t).apply(row, dim);
+            norm::rms_heads(self.cpu.isa(), row, gamma, eps);
+            rope.at(first + t).apply(self.cpu.isa(), row, dim);
         }
     }
 
-    fn silu_scaled(&self, x: &mut Vec<f32>, divisor: f32) {
-        elementwise::silu_scaled(x, divisor);
+    fn silu_scaled(&self, x: &mut Rows, divisor: f32) {
+        elementwise::silu_scaled(self.cpu.isa(), x, divisor);
     }
 
-    fn inject_weights(&self, x: &mut Vec<f32>, divisor: f32) {
-        elementwise::inject_weights(x, divisor);
+    fn inject_weights(&self, x: &mut Rows, divisor: f32) {
+        elementwise::inject_weights(self.cpu.isa(), x, divisor);
     }
 
-    fn mix_streams(&self, gate: &Vec<f32>, n: &Vec<f32>, streams: usize, width: usize) -> Vec<f32> {
+    fn mix_streams(&self, gate: &Rows, n: &Rows, streams: usize, width: usize) -> Rows {
         let mut out = vec![0.0; n.len() / streams];
         let rows = gate.chunks_exact(streams * width).zip(n.chunks_exact(streams * width));
         for ((gate, n), out) in rows.zip(out.chunks_exact_mut(width)) {
-            elementwise::mix_streams(gate, n, streams, out);
+            elementwise::mix_streams(self.cpu.isa(), gate, n, streams, out);
         }
-        out
+        out.into()
     }
 
-    fn add_to_streams(&self, r: &mut Vec<f32>, a: &Vec<f32>, y: &Vec<f32>, width: usize) {
+    fn add_to_streams(&self, r: &mut Rows, a: &Rows, y: &Rows, width: usize) {
         let rows = y.len() / width;
         let streams = a.len() / rows.max(1);
         for ((r, a), y) in r.chunks_exact_mut(streams * width).zip(a.chunks_exact(streams)).zip(y.chunks_exact(width)) {
-            elementwise::add_to_streams(r, a, y);
+            elementwise::add_to_streams(self.cpu.isa(), r, a, y);
         }
     }
 
-    fn add(&self, x: &mut Vec<f32>, y: &Vec<f32>) {
-        x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
+    fn add(&self, x: &mut Rows, y: &Rows) {
+        x.iter_mut().zip(y.iter()).for_each(|(x, y)| *x += y);
     }
 
-    fn swiglu(&self, mut gate: Vec<f32>, up: &Vec<f32>) -> Vec<f32> {
-        elementwise::swiglu(&mut gate, up);
+    fn swiglu(&self, mut gate: Rows, up: &Rows) -> Rows {
+        elementwise::swiglu(self.cpu.isa(), &mut gate, up);
         gate
     }
 
-    fn add_gated(&self, out: &mut Vec<f32>, gate: &Vec<f32>, y: &Vec<f32>) {
+    fn add_gated(&self, out: &mut Rows, gate: &Rows, y: &Rows) {
         let width = y.len() / gate.len().max(1);
-        for ((out, &g), y) in out.chunks_exact_mut(width).zip(gate).zip(y.chunks_exact(width)) {
-            let weight = elementwise::sigmoid(g);
-            out.iter_mut().zip(y).for_each(|(o, &y)| *o += weight * y);
+        for ((out, &g), y) in out.chunks_exact_mut(width).zip(gate.iter()).zip(y.chunks_exact(width)) {
+            let weight = math::sigmoid(g);
+            elementwise::add_weighted(self.cpu.isa(), out, weight, y);
         }
     }
 
-    fn conv_silu(
-        &self,
-        x: &Vec<f32>,
-        w: &Vec<f32>,
-        taps: usize,
-        dilation: usize,
-        channels: usize,
-        history: &mut Vec<f32>,
-    ) -> Vec<f32> {
+    fn conv_silu(&self, x: &Rows, w: &Rows, taps: usize, dilation: usize, channels: usize, history: &mut Rows) -> Rows {
         let mut out = vec![0.0; x.len()];
-        conv::causal_silu(x, w, taps, dilation, channels, history, &mut out);
-        out
+        conv::causal_silu(self.cpu.isa(), x, w, taps, dilation, channels, history, &mut out);
+        out.into()
     }
 
     fn delta_scan(
         &self,
         shape: DeltaShape,
-        mut qkv: Vec<f32>,
-        beta: &Vec<f32>,
-        alpha: &Vec<f32>,
-        a: &Vec<f32>,
-        dt: &Vec<f32>,
-        state: &mut Vec<f32>,
-    ) -> Vec<f32> {
+        mut qkv: Rows,
+        beta: &Rows,
+        alpha: &Rows,
+        a: &Rows,
+        dt: &Rows,
+        state: &mut Rows,
+    ) -> Rows {
         let mut out = vec![0.0; beta.len() * shape.dim];
-        delta::scan(&self.pool, shape, &mut qkv, beta, alpha, a, dt, state, &mut out);
-        out
+        delta::scan(&self.cpu, shape, &mut qkv, beta, alpha, a, dt, state, &mut out);
+        out.into()
     }
 
-    fn gated_norm(&self, o: &mut Vec<f32>, gamma: &Vec<f32>, z: &Vec<f32>, eps: f32) {
-        delta::gated_norm(o, gamma, z, eps);
+    fn gated_norm(&self, o: &mut Rows, gamma: &Rows, z: &Rows, eps: f32) {
+        delta::gated_norm(self.cpu.isa(), o, gamma, z, eps);
     }
 
-    fn split_heads(&self, x: &Vec<f32>, dim: usize) -> (Vec<f32>, Vec<f32>) {
-        let half = |offset: usize| x.chunks_exact(2 * dim).flat_map(|h| &h[offset..offset + dim]).copied().collect();
+    fn split_heads(&self, x: &Rows, dim: usize) -> (Rows, Rows) {
+        let half = |offset: usize| {
+            x.chunks_exact(2 * dim).flat_map(|h| &h[offset..offset + dim]).copied().collect::<Vec<f32>>().into()
+        };
         (half(0), half(dim))
     }
 
     fn pool_blocks(
         &self,
-        raw: &Vec<f32>,
-        blocks: &mut Vec<f32>,
-        gamma: &Vec<f32>,
+        raw: &Cache,
+        blocks: &mut Cache,
+        gamma: &Rows,
         eps: f32,
         rope: &Rope,
         block: usize,
@@ -236,8 +242,8 @@ impl Ops for CpuOps {
                 key.iter_mut().zip(row).for_each(|(k, &r)| *k += r);
             }
             key.iter_mut().for_each(|k| *k /= block as f32);
-            norm::rms_heads(&mut key, gamma, eps);
-            rope.at(b * block).apply(&mut key, dim);
+            norm::rms_heads(self.cpu.isa(), &mut key, gamma, eps);
+            rope.at(b * block).apply(self.cpu.isa(), &mut key, dim);
             blocks.extend(key);
         }
     }
@@ -246,38 +252,38 @@ impl Ops for CpuOps {
         (first + 1..=first + rows).map(Selection::All).collect()
     }
 
-    fn select(&self, q: &Vec<f32>, blocks: &Vec<f32>, indexer: &Indexer, first: usize) -> Vec<Selection> {
+    fn select(&self, q: &Rows, blocks: &Cache, indexer: &Indexer, first: usize) -> Vec<Selection> {
         let Indexer { heads, dim, block, budget } = *indexer;
-        let row = |(t, q)| attention::select(q, blocks, dim, block, budget, first + t + 1);
+        let row = |(t, q)| attention::select(self.cpu.isa(), q, blocks, dim, block, budget, first + t + 1);
         q.chunks_exact(heads * dim).enumerate().map(row).collect()
     }
 
     fn attend(
         &self,
         shape: AttentionShape,
-        q: &Vec<f32>,
-        gate: &Vec<f32>,
-        keys: &Vec<f32>,
-        values: &Vec<f32>,
+        q: &Rows,
+        gate: &Rows,
+        keys: &Cache,
+        values: &Cache,
         selection: &Vec<Selection>,
-    ) -> Vec<f32> {
+    ) -> Rows {
         let mut out = vec![0.0; q.len()];
-        attention::attend(&self.pool, shape, q, gate, keys, values, selection, &mut out);
-        out
+        attention::attend(&self.cpu, shape, q, gate, keys, values, selection, &mut out);
+        out.into()
     }
 
-    fn ngram_gate(&self, k: &Vec<f32>, q: &Vec<f32>, v: &Vec<f32>, width: usize) -> Vec<f32> {
+    fn ngram_gate(&self, k: &Rows, q: &Rows, v: &Rows, width: usize) -> Rows {
         let mut out = vec![0.0; k.len()];
         let row = k.len() / (v.len() / width).max(1);
         for (((k, q), v), out) in
             k.chunks_exact(row).zip(q.chunks_exact(row)).zip(v.chunks_exact(width)).zip(out.chunks_exact_mut(row))
         {
-            elementwise::ngram_gate(k, q, v, out);
+            elementwise::ngram_gate(self.cpu.isa(), k, q, v, out);
         }
-        out
+        out.into()
     }
 
-    fn route(&self, logits: &Vec<f32>, experts: usize, used: usize) -> Routing {
+    fn route(&self, logits: &Rows, experts: usize, used: usize) -> Routing {
         let rows = logits.len() / experts;
         let mut routing = Routing { used, ids: vec![0; rows * used], weights: vec![0.0; rows * used] };
         let choices = routing.ids.chunks_exact_mut(used).zip(routing.weights.chunks_exact_mut(used));
@@ -287,9 +293,9 @@ impl Ops for CpuOps {
         routing
     }
 
-    fn expert_sum(&self, experts: &Experts, x: &Vec<f32>, routing: &Routing) -> Vec<f32> {
+    fn expert_sum(&self, experts: &Experts, x: &Rows, routing: &Routing) -> Rows {
         let mut out = vec![0.0; x.len()];
-        experts.forward(&self.pool, x, &routing.ids, &routing.weights, routing.used, &mut out);
-        out
+        experts.forward(&self.cpu, x, &routing.ids, &routing.weights, routing.used, &mut out);
+        out.into()
     }
 }

@@ -106,7 +106,7 @@ impl<'a, O: Ops> Loader<'a, O> {
             alpha: self.matrix(&format!("{p}ssm_alpha.weight"), h, heads)?,
             a: self.vector(&format!("{p}ssm_a"), &[heads])?,
             dt: self.vector(&format!("{p}ssm_dt.bias"), &[heads])?,
-            conv: self.vector(&format!("{p}ssm_conv1d.weight"), &[d.taps, channels])?,
+            conv: self.taps(&format!("{p}ssm_conv1d.weight"), d.taps, channels)?,
             norm: self.vector(&format!("{p}ssm_norm.weight"), &[d.dim])?,
             out: self.matrix(&format!("{p}ssm_out.weight"), inner, h)?,
         })
@@ -185,7 +185,7 @@ impl<'a, O: Ops> Loader<'a, O> {
             norm_key: self.vector(&format!("{p}norm_key.weight"), &[residual])?,
             norm_query: self.vector(&format!("{p}norm_query.weight"), &[residual])?,
             norm_conv: self.vector(&format!("{p}norm_conv.weight"), &[residual])?,
-            conv: self.vector(&format!("{p}conv1d.weight"), &[n.taps, residual])?,
+            conv: self.taps(&format!("{p}conv1d.weight"), n.taps, residual)?,
         })
     }
 
@@ -217,11 +217,22 @@ impl<'a, O: Ops> Loader<'a, O> {
 
     /// A small tensor of any type, as floats.
     fn vector(&self, name: &str, dims: &[usize]) -> Result<O::Buf> {
+        Ok(self.ops.upload(&self.values(name, dims)?))
+    }
+
+    /// The weights of a convolution, from one row per channel to one row per tap.
+    fn taps(&self, name: &str, taps: usize, channels: usize) -> Result<O::Buf> {
+        let by_channel = self.values(name, &[taps, channels])?;
+        let by_tap: Vec<f32> = (0..taps).flat_map(|k| by_channel.iter().skip(k).step_by(taps)).copied().collect();
+        Ok(self.ops.upload(&by_tap))
+    }
+
+    fn values(&self, name: &str, dims: &[usize]) -> Result<Vec<f32>> {
         let tensor = self.shaped(name, dims)?;
         let mut values = vec![0.0; dims.iter().product()];
         quant::decode(tensor.ty(), tensor.data(), &mut values)
             .map_err(|e| self.gguf.invalid(format!("tensor {name}: {e}")))?;
-        Ok(self.ops.upload(&values))
+        Ok(values)
     }
 
     /// NVFP4 files may carry a factor for a whole matrix in a tensor of the same name that ends in `.scale`.

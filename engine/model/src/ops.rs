@@ -113,7 +113,7 @@ pub trait Ops {
     fn swiglu(&self, gate: Self::Buf, up: &Self::Buf) -> Self::Buf;
     /// `out += sigmoid(gate) * y`, one gate per row.
     fn add_gated(&self, out: &mut Self::Buf, gate: &Self::Buf, y: &Self::Buf);
-    /// `silu` of a causal depthwise convolution; moves `history` on.
+    /// `silu` of a causal depthwise convolution with weights `[taps][channels]`; moves `history` on.
     fn conv_silu(
         &self,
         x: &Self::Buf,

@@ -83,9 +83,8 @@ fn a_cancelled_prompt_is_no_answer_and_what_was_read_is_kept() {
 fn prompts_without_room_are_refused() {
     let engine = engine();
     let mut session = engine.session(16, 8);
-    let ask = |session: &mut Session<'_, CpuOps>, n: usize| {
-        session.generate(&vec![5; n], &limited(0), &NEVER, &mut |_| ())
-    };
+    let ask =
+        |session: &mut Session<'_, CpuOps>, n: usize| session.generate(&vec![5; n], &limited(0), &NEVER, &mut |_| ());
     assert!(matches!(ask(&mut session, 0), Err(Error::EmptyPrompt)));
     assert!(matches!(ask(&mut session, 16), Err(Error::PromptTooLong { prompt: 16, context: 16 })));
     let answer = ask(&mut session, 15).unwrap();
@@ -112,9 +111,8 @@ fn events_add_up_to_the_answer() {
 fn a_conversation_reads_only_what_is_new() {
     let engine = engine();
     let mut chat = Chat::new(engine.session(1024, 64), ChatOptions { think: Some(false), system: None });
-    let ask = |chat: &mut Chat<'_, CpuOps>, question: &str| {
-        chat.ask(question, &limited(64), &NEVER, &mut |_| ()).unwrap()
-    };
+    let ask =
+        |chat: &mut Chat<'_, CpuOps>, question: &str| chat.ask(question, &limited(64), &NEVER, &mut |_| ()).unwrap();
     let first = ask(&mut chat, "What is the capital of France?");
     assert_eq!(first.text, "The capital of France is Paris.");
     let known = chat.session().tokens().len();
