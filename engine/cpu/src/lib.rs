@@ -22,6 +22,8 @@ pub mod rope;
 pub mod router;
 
 mod activations;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod cpu;
 mod dot;
 mod isa;

@@ -1,6 +1,6 @@
 //! The k-quants: 256 values with integer scales, some with minimums.
 
-use super::{Unit, half_at};
+use super::{Scales, half_at};
 
 /// The 2-bit planes that Q2_K and Q3_K share: in each half of 128, byte c holds four values 32 apart.
 #[inline(always)]
@@ -14,16 +14,18 @@ fn two_bits(qs: &[u8], levels: &mut [i8]) {
     }
 }
 
-pub(super) fn q2_k(b: &[u8], _: usize, u: &mut Unit) {
+#[inline(always)]
+pub(crate) fn q2_k(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     (u.d, u.d_min) = (half_at(b, 80), half_at(b, 82));
     for (g, &s) in b[..16].iter().enumerate() {
         (u.scales[g], u.mins[g]) = (i16::from(s & 15), i16::from(s >> 4));
     }
-    two_bits(&b[16..80], &mut u.levels);
+    two_bits(&b[16..80], levels);
 }
 
 /// A third bit from a mask (absent means -4), and 6-bit scales offset by 32.
-pub(super) fn q3_k(b: &[u8], _: usize, u: &mut Unit) {
+#[inline(always)]
+pub(crate) fn q3_k(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     u.d = half_at(b, 108);
     let s = &b[96..108];
     for g in 0..16 {
@@ -31,8 +33,8 @@ pub(super) fn q3_k(b: &[u8], _: usize, u: &mut Unit) {
         let high = (s[8 + g % 4] >> (2 * (g / 4))) & 3;
         u.scales[g] = i16::from(low | high << 4) - 32;
     }
-    two_bits(&b[32..96], &mut u.levels);
-    for (i, level) in u.levels.iter_mut().enumerate() {
+    two_bits(&b[32..96], levels);
+    for (i, level) in levels.iter_mut().enumerate() {
         if (b[i % 32] >> (i / 32)) & 1 == 0 {
             *level -= 4;
         }
@@ -41,7 +43,7 @@ pub(super) fn q3_k(b: &[u8], _: usize, u: &mut Unit) {
 
 /// The 6-bit scales and minimums of eight sub-blocks, packed into twelve bytes.
 #[inline(always)]
-fn six_bit_scales(s: &[u8], u: &mut Unit) {
+fn six_bit_scales(s: &[u8], u: &mut Scales) {
     for j in 0..8 {
         let (scale, min) = if j < 4 {
             (s[j] & 63, s[j + 4] & 63)
@@ -63,24 +65,27 @@ fn four_bits(qs: &[u8], levels: &mut [i8]) {
     }
 }
 
-pub(super) fn q4_k(b: &[u8], _: usize, u: &mut Unit) {
+#[inline(always)]
+pub(crate) fn q4_k(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     (u.d, u.d_min) = (half_at(b, 0), half_at(b, 2));
     six_bit_scales(&b[4..16], u);
-    four_bits(&b[16..144], &mut u.levels);
+    four_bits(&b[16..144], levels);
 }
 
 /// Q4_K with a fifth bit: bit j of byte c belongs to value c of sub-block j.
-pub(super) fn q5_k(b: &[u8], _: usize, u: &mut Unit) {
+#[inline(always)]
+pub(crate) fn q5_k(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     (u.d, u.d_min) = (half_at(b, 0), half_at(b, 2));
     six_bit_scales(&b[4..16], u);
-    four_bits(&b[48..176], &mut u.levels);
-    for (i, level) in u.levels.iter_mut().enumerate() {
+    four_bits(&b[48..176], levels);
+    for (i, level) in levels.iter_mut().enumerate() {
         *level |= (((b[16 + i % 32] >> (i / 32)) & 1) << 4) as i8;
     }
 }
 
 /// Six bits: nibbles in four planes of 32 per half of 128, two more bits from a second array, offset by 32.
-pub(super) fn q6_k(b: &[u8], _: usize, u: &mut Unit) {
+#[inline(always)]
+pub(crate) fn q6_k(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     u.d = half_at(b, 208);
     for (scale, &s) in u.scales.iter_mut().zip(&b[192..208]) {
         *scale = i16::from(s as i8);
@@ -91,7 +96,7 @@ pub(super) fn q6_k(b: &[u8], _: usize, u: &mut Unit) {
             for c in 0..32 {
                 let low = (ql[32 * (plane % 2) + c] >> (4 * (plane / 2))) & 15;
                 let high = (qh[c] >> (2 * plane)) & 3;
-                u.levels[128 * half + 32 * plane + c] = (low | high << 4) as i8 - 32;
+                levels[128 * half + 32 * plane + c] = (low | high << 4) as i8 - 32;
             }
         }
     }

@@ -7,9 +7,9 @@
 //! What a type's decoder expresses in floats is the same here in integers: where a format says `d * (s + 1/2) / 4`, the
 //! integer scale is `2 s + 1` and the float scale `d / 8`, which is exact.
 
-mod grid;
-mod k;
-mod small;
+pub(crate) mod grid;
+pub(crate) mod k;
+pub(crate) mod small;
 
 use strata_gguf::GgmlType;
 
@@ -18,12 +18,9 @@ pub(crate) const LONGEST: usize = 256;
 /// Values that share integer scales.
 pub(crate) const GROUP: usize = 16;
 
-/// One unit, taken apart.
+/// The scales of one unit. Its levels are kept apart.
 #[derive(Debug, Clone)]
-#[repr(C, align(64))]
-pub(crate) struct Unit {
-    /// The levels, in order; as many as the type's unit has values.
-    pub(crate) levels: [i8; LONGEST],
+pub(crate) struct Scales {
     /// Integer scale of each group.
     pub(crate) scales: [i16; LONGEST / GROUP],
     /// Integer minimum of each group.
@@ -34,9 +31,10 @@ pub(crate) struct Unit {
     pub(crate) d_min: f32,
 }
 
-impl Unit {
-    pub(crate) const ZERO: Unit =
-        Unit { levels: [0; LONGEST], scales: [1; LONGEST / GROUP], mins: [0; LONGEST / GROUP], d: 0.0, d_min: 0.0 };
+impl Scales {
+    /// What types without integer scales leave as it is.
+    pub(crate) const PLAIN: Scales =
+        Scales { scales: [1; LONGEST / GROUP], mins: [0; LONGEST / GROUP], d: 0.0, d_min: 0.0 };
 }
 
 /// How a type is cut into units.
@@ -48,15 +46,15 @@ pub(crate) struct Layout {
     pub(crate) per_block: usize,
     /// Whether the type has minimums.
     pub(crate) mins: bool,
-    unpack: fn(&[u8], usize, &mut Unit),
+    unpack: fn(&[u8], usize, &mut [i8], &mut Scales),
 }
 
 impl Layout {
     /// Takes apart unit `u` of a row.
     #[inline(always)]
-    pub(crate) fn unpack(self, ty: GgmlType, row: &[u8], u: usize, out: &mut Unit) {
+    pub(crate) fn unpack(self, ty: GgmlType, row: &[u8], u: usize, levels: &mut [i8], scales: &mut Scales) {
         let block = &row[u / self.per_block * ty.block_bytes()..][..ty.block_bytes()];
-        (self.unpack)(block, u % self.per_block, out);
+        (self.unpack)(block, u % self.per_block, &mut levels[..self.values], scales);
     }
 }
 
@@ -125,15 +123,15 @@ mod tests {
         fn units_are_the_decoded_values(bytes in prop::collection::vec(any::<u8>(), 256 * 2)) {
             for &ty in GgmlType::ALL {
                 let Some(layout) = layout(ty) else { continue };
-                let mut unit = Unit::ZERO;
+                let (mut levels, mut unit) = ([0i8; LONGEST], Scales::PLAIN);
                 let block = &bytes[..ty.block_bytes()];
                 let mut decoded = vec![0.0f32; ty.block_values()];
                 quant::decode(ty, block, &mut decoded).unwrap();
                 for (u, expected) in decoded.chunks(layout.values).enumerate() {
-                    layout.unpack(ty, block, u, &mut unit);
+                    layout.unpack(ty, block, u, &mut levels, &mut unit);
                     for (i, &y) in expected.iter().enumerate() {
                         let (s, m) = (f64::from(unit.scales[i / GROUP]), f64::from(unit.mins[i / GROUP]));
-                        let value = f64::from(unit.d) * s * f64::from(unit.levels[i]) - f64::from(unit.d_min) * m;
+                        let value = f64::from(unit.d) * s * f64::from(levels[i]) - f64::from(unit.d_min) * m;
                         let scale = f64::from(unit.d.abs()) * 4096.0 + f64::from(unit.d_min.abs()) * 64.0;
                         prop_assert!(
                             !y.is_finite() || (value - f64::from(y)).abs() <= scale * 1e-6,
