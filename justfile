@@ -35,8 +35,12 @@ lint:
 bench *ARGS:
     cargo run --release --locked -p strata-runtime --example baseline -- {{ARGS}}
 
-# Chat in the terminal; the HTTP server is not part of this version yet
-serve *ARGS:
+# The HTTP server, which is not part of this version yet
+serve:
+    @echo "strata serve is not part of this version yet; \`just chat\` talks in the terminal" >&2; exit 1
+
+# Talk in the terminal
+chat *ARGS:
     cargo run --release --locked -- run {{ARGS}}
 
 # Reproduce a result; no experiment is part of this version yet

@@ -32,7 +32,6 @@ pub(crate) fn command() -> Command {
         .max_term_width(HELP_WIDTH)
         .subcommand_value_name("VERB")
         .subcommand_help_heading("Verbs")
-        .disable_help_subcommand(true)
         .after_help(AFTER_HELP);
     verbs::ALL.iter().fold(command, |command, verb| command.subcommand((verb.command)()))
 }

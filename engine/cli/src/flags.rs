@@ -10,6 +10,9 @@ use strata_gguf::{Gguf, Value};
 /// Read from the working folder when `--config` names no other file.
 pub(crate) const CONFIG_FILE: &str = "strata.toml";
 
+/// Names a file of settings like `--config`, which wins.
+const CONFIG_VARIABLE: &str = "STRATA_CONFIG";
+
 /// What `--help` says below the flags of settings.
 pub(crate) const SETTINGS_HELP: &str = "\
 Settings can also stand in a file or in a variable: --top-k 20 is `top_k = 20` under [sampling]
@@ -28,25 +31,13 @@ pub(crate) fn add(command: Command, verb: Verb) -> Command {
 
 /// `--config PATH`
 pub(crate) fn config() -> Arg {
-    Arg::new("config")
-        .long("config")
-        .value_name("PATH")
-        .value_parser(value_parser!(PathBuf))
-        .help(format!("File of settings [default: {CONFIG_FILE} in the working folder, if there is one]"))
-}
-
-/// `--model PATH`
-pub(crate) fn model() -> Arg {
-    Arg::new("model")
-        .long("model")
-        .short('m')
-        .value_name("PATH")
-        .value_parser(value_parser!(PathBuf))
-        .help("The model: a .gguf file, any shard of a set, or the folder of one model [default: nano, built in]")
+    Arg::new("config").long("config").value_name("PATH").value_parser(value_parser!(PathBuf)).help(format!(
+        "File of settings [default: {CONFIG_FILE} in the working folder, if there is one; or STRATA_CONFIG]"
+    ))
 }
 
 /// One flag, or two for yes and no.
-fn flags_of(knob: &'static Knob, default: &str) -> Vec<Arg> {
+pub(crate) fn flags_of(knob: &'static Knob, default: &str) -> Vec<Arg> {
     let heading = match knob.section() {
         "engine" => "Engine",
         "sampling" => "Sampling",
@@ -56,6 +47,10 @@ fn flags_of(knob: &'static Knob, default: &str) -> Vec<Arg> {
     let help = format!("{} [default: {default}]", knob.help);
     let long = if knob.long_help.is_empty() { help.clone() } else { format!("{help}\n\n{}", knob.long_help) };
     let flag = Arg::new(knob.key).long(knob.flag).help_heading(heading).help(help).long_help(long);
+    let flag = if let Some(short) = knob.short { flag.short(short) } else { flag };
+    if knob.kind == Kind::Path {
+        return vec![flag.value_name(knob.placeholder()).value_parser(value_parser!(PathBuf))];
+    }
     if knob.kind != Kind::Bool {
         // Penalties may be negative; a number never looks like a flag.
         let signed = matches!(knob.kind, Kind::Int { .. } | Kind::Float { .. });
@@ -78,6 +73,13 @@ fn no_id(knob: &Knob) -> String {
 pub(crate) fn layer(matches: &ArgMatches) -> Result<Layer, ConfigError> {
     let mut layer = Layer::empty(Origin::Flag);
     for knob in KNOBS {
+        if let Some(path) = matches.try_get_one::<PathBuf>(knob.key).ok().flatten() {
+            if path.as_os_str().is_empty() {
+                knob.parse_flag("")?;
+            }
+            layer.set(knob, strata_config::Value::Path(path.clone()));
+            continue;
+        }
         let set = |id: &str| matches.try_get_one::<bool>(id).ok().flatten().is_some_and(|v| *v);
         let text = if knob.kind == Kind::Bool {
             if set(knob.key) {
@@ -100,9 +102,12 @@ pub(crate) fn layer(matches: &ArgMatches) -> Result<Layer, ConfigError> {
 
 /// The settings that hold: the flags in `matches`, the environment, the file of `--config`, and what `model` suggests.
 pub(crate) fn settings(matches: &ArgMatches, model: Option<&Gguf>) -> Result<Settings, ConfigError> {
-    let file = match matches.try_get_one::<PathBuf>("config").ok().flatten() {
-        Some(path) => Layer::from_file(path)?,
-        None if Path::new(CONFIG_FILE).exists() => Layer::from_file(Path::new(CONFIG_FILE))?,
+    let flag = matches.try_get_one::<PathBuf>("config").ok().flatten().cloned();
+    let variable = || std::env::var_os(CONFIG_VARIABLE).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let file = match flag.or_else(variable) {
+        Some(path) => Layer::from_file(&path)?,
+        // A link that leads nowhere is there too, and worth a word.
+        None if Path::new(CONFIG_FILE).symlink_metadata().is_ok() => Layer::from_file(Path::new(CONFIG_FILE))?,
         None => Layer::empty(Origin::File(CONFIG_FILE.into())),
     };
     let mut suggested = Layer::from_model(|key| number_as_text(model?.meta().get(key)?));
@@ -121,6 +126,8 @@ fn number_as_text(value: &Value) -> Option<String> {
         Value::I64(v) => Some(v.to_string()),
         Value::F32(v) => Some(v.to_string()),
         Value::F64(v) => Some(v.to_string()),
+        // A number in quotes is taken; anything else is passed over with a line.
+        Value::String(v) => Some(v.clone()),
         other => other.as_u64().map(|v| v.to_string()),
     }
 }

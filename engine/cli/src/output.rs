@@ -1,17 +1,16 @@
 //! Text for people: aligned tables, sizes, and a stdout that may be closed.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::io::Write;
 
 /// Writes to stdout and ends the text with a line break. A closed pipe is an error that [`crate::exit`] keeps quiet about.
 pub(crate) fn emit(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    out.flush()?;
-    Ok(())
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.write_all(end.as_bytes()))
+        .and_then(|()| out.flush())
+        .context("cannot write to stdout")
 }
 
 /// A line to stderr. Nothing can be done when that is closed.

@@ -12,6 +12,8 @@ pub struct Knob {
     pub key: &'static str,
     /// The long flag, without its dashes.
     pub flag: &'static str,
+    /// The short flag, if it has one.
+    pub short: Option<char>,
     /// The environment variable.
     pub env: &'static str,
     /// The values it takes.
@@ -191,6 +193,7 @@ mod tests {
         Knob {
             key: "part.name",
             flag: "name",
+            short: None,
             env: "STRATA_NAME",
             kind,
             unit: "",

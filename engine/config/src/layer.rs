@@ -31,11 +31,14 @@ impl fmt::Display for Origin {
             Origin::Flag => f.write_str("flag"),
             Origin::Env => f.write_str("environment"),
             Origin::File(name) => f.write_str(name),
-            Origin::Model => f.write_str("model file"),
+            Origin::Model => f.write_str("model"),
             Origin::Default => f.write_str("default"),
         }
     }
 }
+
+/// Bytes of the largest file of settings that is read.
+const LARGEST_FILE: u64 = 1 << 20;
 
 /// The values that one source gives.
 #[derive(Debug, Clone)]
@@ -91,7 +94,8 @@ impl Layer {
             };
             let parsed = match value.to_str() {
                 Some(text) => knob.parse(text),
-                None => Err(knob.refuse(quoted(&value.to_string_lossy()))),
+                None if knob.kind == Kind::Path => Ok(Value::Path(value.into())),
+                None => Err(knob.refuse(format!("{}, which is not UTF-8", quoted(&value.to_string_lossy())))),
             };
             layer.set(knob, parsed.map_err(|e| e.named(knob.env))?);
         }
@@ -115,8 +119,20 @@ impl Layer {
 
     /// The layer of a configuration file.
     pub fn from_file(path: &Path) -> Result<Layer, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| ConfigError::Read { path: path.into(), reason: e.to_string() })?;
+        let read = || -> std::io::Result<String> {
+            use std::io::Read;
+            // A pipe would make the program wait, a device never end.
+            if !std::fs::metadata(path)?.is_file() {
+                return Err(std::io::Error::other("not a regular file"));
+            }
+            let mut text = String::new();
+            std::fs::File::open(path)?.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+            if text.len() as u64 > LARGEST_FILE {
+                return Err(std::io::Error::other("larger than 1 MiB, which no file of settings is"));
+            }
+            Ok(text)
+        };
+        let text = read().map_err(|e| ConfigError::Read { path: path.into(), reason: e.to_string() })?;
         Layer::from_toml(&path.display().to_string(), &text)
     }
 
@@ -137,7 +153,15 @@ impl Layer {
             };
             let at = section.span().start;
             let section = section.get_ref();
-            let Some(knobs) = entry.get_ref().as_table() else { return Err(unknown(at, section)) };
+            let Some(knobs) = entry.get_ref().as_table() else {
+                let known = registry::KNOBS.iter().any(|k| k.section() == section);
+                let table = |name| ConfigError::Value {
+                    name,
+                    found: "no table".into(),
+                    expected: format!("a table, [{section}], with settings below it"),
+                };
+                return Err(if known { table(place(at, section)) } else { unknown(at, section) });
+            };
             if knobs.is_empty() && !registry::KNOBS.iter().any(|k| k.section() == section) {
                 return Err(unknown(at, section));
             }

@@ -16,6 +16,7 @@ const ANSWERING: &[Verb] = &[Verb::Run, Verb::Serve];
 const PLAIN: Knob = Knob {
     key: "",
     flag: "",
+    short: None,
     env: "",
     kind: Kind::Text,
     unit: "",
@@ -26,6 +27,18 @@ const PLAIN: Knob = Knob {
     verbs: EVERYWHERE,
 };
 
+/// `engine.model`
+pub static MODEL: Knob = Knob {
+    key: "engine.model",
+    flag: "model",
+    short: Some('m'),
+    env: "STRATA_MODEL",
+    kind: Kind::Path,
+    help: "The model: a .gguf file, any shard of a set, or the folder of one model",
+    unset: Some("nano, built in"),
+    ..PLAIN
+};
+
 /// `engine.ctx`
 pub static CTX: Knob = Knob {
     key: "engine.ctx",
@@ -34,7 +47,7 @@ pub static CTX: Knob = Knob {
     kind: Kind::Int { min: 0, max: CONTEXT_MAX },
     unit: "tokens",
     help: "Room for the prompt and the answer together; 0 = the context the model was trained with",
-    long_help: "Memory for the context is reserved when the model is loaded. A value above the context the model was \
+    long_help: "Memory for the context grows with the conversation. A value above the context the model was \
                 trained with is lowered to it, with a line that says so.",
     ..PLAIN
 };
@@ -154,7 +167,7 @@ pub static FREQUENCY_PENALTY: Knob = Knob {
     flag: "frequency-penalty",
     env: "STRATA_FREQUENCY_PENALTY",
     kind: Kind::Float { min: -2.0, max: 2.0 },
-    help: "Subtract this from a recent token's logit, once for each time it occurred; 0 = off",
+    help: "Subtract this from a token\'s logit for each time that the answer holds it; 0 = off",
     verbs: ANSWERING,
     ..PLAIN
 };
@@ -207,6 +220,7 @@ pub static THINK: Knob = Knob {
 
 /// All knobs, in the order of help and of `strata config show`.
 pub static KNOBS: &[&Knob] = &[
+    &MODEL,
     &CTX,
     &THREADS,
     &PREFILL_CHUNK,

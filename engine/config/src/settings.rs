@@ -5,10 +5,13 @@ use crate::knob::{Knob, Value};
 use crate::layer::{Layer, Origin};
 use crate::registry::*;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// The engine's knobs, resolved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Engine {
+    /// `None` = the built-in model.
+    pub model: Option<PathBuf>,
     /// Room for prompt and answer; 0 = the model's trained context.
     pub ctx: usize,
     /// Threads that compute; 0 = one for each physical core.
@@ -77,6 +80,7 @@ impl Settings {
         }
         Ok(Settings {
             engine: Engine {
+                model: values.get(&MODEL).and_then(Value::as_path).map(Into::into),
                 ctx: values.int(&CTX)?,
                 threads: values.int(&THREADS)?,
                 prefill_chunk: values.int(&PREFILL_CHUNK)?,
@@ -162,6 +166,11 @@ impl Value {
         if let Value::Bool(v) = self { Some(*v) } else { None }
     }
 
+    /// The value of a path.
+    pub fn as_path(&self) -> Option<&Path> {
+        if let Value::Path(v) = self { Some(v) } else { None }
+    }
+
     /// The value of a text or a choice.
     pub fn as_str(&self) -> Option<&str> {
         if let Value::Text(v) = self { Some(v) } else { None }
@@ -184,7 +193,7 @@ mod tests {
     #[test]
     fn nothing_set_gives_the_defaults() {
         let s = resolve(empty());
-        assert_eq!(s.engine, Engine { ctx: 8192, threads: 0, prefill_chunk: 64 });
+        assert_eq!(s.engine, Engine { model: None, ctx: 8192, threads: 0, prefill_chunk: 64 });
         assert_eq!((s.sampling.temp, s.sampling.top_k, s.sampling.top_p), (0.0, 20, 0.95));
         assert_eq!((s.sampling.seed, &s.chat.system, s.chat.think), (None, &None, None));
         for (knob, value) in s.iter() {
@@ -226,14 +235,14 @@ mod tests {
         let mut layers = empty();
         layers[2] = Layer::from_toml(
             "x.toml",
-            "[engine]\nctx = 1\nthreads = 2\nprefill_chunk = 3\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
+            "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nprefill_chunk = 3\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
              min_p = 0.125\nrepeat_penalty = 1.5\nrepeat_last_n = 9\npresence_penalty = -1\nfrequency_penalty = 2\n\
              seed = 12\nmax_tokens = 13\n[chat]\nsystem = 's'\nthink = true",
         )
         .unwrap();
         let s = resolve(layers);
         assert!(s.iter().all(|(_, v)| v.is_some_and(|(_, origin)| origin == &Origin::File("x.toml".into()))));
-        assert_eq!(s.engine, Engine { ctx: 1, threads: 2, prefill_chunk: 3 });
+        assert_eq!(s.engine, Engine { model: Some("m.gguf".into()), ctx: 1, threads: 2, prefill_chunk: 3 });
         let want = Sampling {
             temp: 0.5,
             top_k: 5,

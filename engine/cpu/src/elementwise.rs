@@ -50,6 +50,16 @@ per_isa! {
 }
 
 per_isa! {
+    /// Index of the first value that is NaN or of a magnitude beyond `largest`.
+    pub fn first_beyond(isa: Isa, x: &[f32], largest: f32) -> Option<usize> {
+        // Counting lets several values be compared side by side; the place is looked for only when there is one.
+        let fine = |v: &f32| v.abs() <= largest;
+        let beyond = x.iter().map(|v| u32::from(!fine(v))).sum::<u32>();
+        if beyond == 0 { None } else { x.iter().position(|v| !fine(v)) }
+    }
+}
+
+per_isa! {
     /// `out += weight * y`.
     pub fn add_weighted(isa: Isa, out: &mut [f32], weight: f32, y: &[f32]) {
         for (o, &y) in out.iter_mut().zip(y) {

@@ -7,7 +7,7 @@
 /// `log2(e)`.
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// `ln(2)` in two parts: the first has so few bits that `n * LN2_HIGH` is exact for every exponent n.
-const LN2_HIGH: f32 = 0.693_359_375;
+const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 /// Adding it leaves the nearest integer in the low bits: 1.5 * 2^23.
 const ROUND: f32 = 12_582_912.0;

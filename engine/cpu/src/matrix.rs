@@ -61,11 +61,6 @@ impl Matrix {
         self.tensor.rows() as usize
     }
 
-    /// The tensor behind it.
-    pub fn tensor(&self) -> &Tensor {
-        &self.tensor
-    }
-
     /// `y[t] = W x[t]` for each row t; `x` is `[rows][in_len]`, `y` is `[rows][out_len]`.
     pub fn mul(&self, cpu: &Cpu, x: &Rows, y: &mut [f32]) {
         let inputs = inputs_for(cpu, self.tensor.ty(), x, self.in_len());

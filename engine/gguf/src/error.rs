@@ -29,6 +29,9 @@ pub enum Error {
     },
 }
 
+/// Characters of a name or text that a message shows: more than any honest one has, paths aside.
+const LONGEST_SHOWN: usize = 1024;
+
 /// A path for a message: invisible and control characters are shown as their code points.
 pub fn show_path(path: &std::path::Path) -> String {
     show_text(&path.to_string_lossy())
@@ -40,12 +43,13 @@ pub fn show_text(text: &str) -> String {
         c.is_control()
             || matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}')
     };
-    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+    let shown = text.chars().take(LONGEST_SHOWN).fold(String::new(), |mut out, c| {
         if invisible(c) {
             out.extend(c.escape_unicode());
         } else {
             out.push(c);
         }
         out
-    })
+    });
+    if text.chars().nth(LONGEST_SHOWN).is_some() { shown + "…" } else { shown }
 }

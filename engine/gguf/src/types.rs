@@ -83,11 +83,6 @@ impl GgmlType {
         let per = self.block_values() as u64;
         values.is_multiple_of(per).then(|| (values / per).checked_mul(self.block_bytes() as u64)).flatten()
     }
-
-    /// The type with this name, upper or lower case.
-    pub fn from_name(name: &str) -> Option<GgmlType> {
-        GgmlType::ALL.iter().copied().find(|t| t.name().eq_ignore_ascii_case(name))
-    }
 }
 
 impl fmt::Display for GgmlType {

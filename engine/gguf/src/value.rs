@@ -190,6 +190,16 @@ impl Metadata {
     }
 
     fn mismatch(&self, key: &str, found: &Value, expected: &str) -> Error {
+        let negative = match *found {
+            Value::I8(v) => Some(v.into()),
+            Value::I16(v) => Some(v.into()),
+            Value::I32(v) => Some(v.into()),
+            Value::I64(v) => Some(v),
+            _ => None::<i64>,
+        };
+        if let Some(v) = negative.filter(|&v| v < 0) {
+            return self.invalid(format!("key {key} is {v}, expected {expected}"));
+        }
         self.invalid(format!("key {key} is of type {}, expected {expected}", found.type_name()))
     }
 

@@ -179,7 +179,7 @@ fn broken_files_get_a_sentence() {
         ("scores", array(ArrayValue::I8(vec![0; n])), "scores has 4097 elements of i8, expected 4097 of f32"),
         ("eos_token_id", Some(Value::U32(5000)), "key tokenizer.ggml.eos_token_id is 5000, expected less than 4097"),
         ("eos_token_id", Some(Value::U64(1 << 32)), "eos_token_id is 4294967296, expected less than"),
-        ("bos_token_id", Some(Value::I32(-1)), "bos_token_id is of type i32, expected a non-negative integer"),
+        ("bos_token_id", Some(Value::I32(-1)), "bos_token_id is -1, expected a non-negative integer"),
         ("add_bos_token", Some(Value::U8(1)), "add_bos_token is of type u8, expected bool"),
     ];
     for (key, value, expected) in cases {

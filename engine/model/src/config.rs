@@ -1,6 +1,7 @@
 //! The model's dimensions, read from the file's metadata and checked against each other.
 
 use crate::error::Result;
+use strata_cpu::delta::DeltaShape;
 use strata_gguf::{Gguf, Metadata};
 
 /// The one architecture this engine runs.
@@ -56,6 +57,13 @@ pub struct Delta {
     pub key_heads: usize,
     /// Value heads.
     pub value_heads: usize,
+}
+
+impl Delta {
+    /// The shape of the recurrence.
+    pub fn shape(&self) -> DeltaShape {
+        DeltaShape { key_heads: self.key_heads, value_heads: self.value_heads, dim: self.dim }
+    }
 }
 
 /// The n-gram module: a table looked up by hashes of the last few tokens.
@@ -210,7 +218,7 @@ impl ModelConfig {
             experts_used: keys.size("expert_used_count")?,
             expert_width: keys.size("expert_feed_forward_length")?,
             shared_width: keys.size("expert_shared_feed_forward_length")?,
-            ngram: ngram(&keys, &layers)?,
+            ngram: ngram(&keys, &layers, embedding.rows())?,
             layers,
             warnings,
         };
@@ -231,6 +239,12 @@ impl ModelConfig {
     pub fn residual_len(&self) -> usize {
         self.streams * self.hidden
     }
+}
+
+/// A list for a message: its first entries.
+fn few(values: &[u64]) -> String {
+    let shown = &values[..values.len().min(8)];
+    if shown.len() == values.len() { format!("{shown:?}") } else { format!("{shown:?} and {} more", values.len() - 8) }
 }
 
 fn layer_kinds(keys: &Keys<'_>, trunk: usize, blocks: usize) -> Result<Vec<LayerKind>> {
@@ -267,6 +281,10 @@ fn attention(keys: &Keys<'_>, gguf: &Gguf, layers: &[LayerKind], warnings: &mut 
     let has_indexer = first.is_some_and(|l| gguf.tensor(&format!("blk.{l}.indexer.k_proj.weight")).is_some());
     let name = Keys::name("attention.compress_ratios");
     let ratios = meta.opt_u64s(&name)?.unwrap_or_default();
+    if !ratios.is_empty() && ratios.len() != layers.len() && ratios.len() as u64 != keys.size("block_count")? as u64 {
+        let expected = layers.len();
+        return Err(meta.invalid(format!("key {name} has {} entries, expected {expected}", ratios.len())).into());
+    }
     let of_attention = |(i, _): &(usize, &u64)| layers.get(*i) == Some(&LayerKind::Attention);
     let used: Vec<u64> = ratios.iter().enumerate().filter(of_attention).map(|(_, &r)| r).collect();
     let block = match used.first() {
@@ -281,7 +299,7 @@ fn attention(keys: &Keys<'_>, gguf: &Gguf, layers: &[LayerKind], warnings: &mut 
         _ if used.iter().all(|&r| r == 0) => None,
         _ => {
             return Err(meta
-                .invalid(format!("key {name} is {used:?} on attention layers, expected one ratio from 1 to 1024"))
+                .invalid(format!("key {name} is {} on attention layers, expected one ratio from 1 to 1024", few(&used)))
                 .into());
         }
     };
@@ -326,7 +344,7 @@ fn delta(keys: &Keys<'_>) -> Result<Delta> {
     Ok(delta)
 }
 
-fn ngram(keys: &Keys<'_>, layers: &[LayerKind]) -> Result<Option<NgramConfig>> {
+fn ngram(keys: &Keys<'_>, layers: &[LayerKind], vocab: u64) -> Result<Option<NgramConfig>> {
     let meta = keys.0;
     let name = Keys::name("ple.layers");
     let at = meta.opt_u64s(&name)?.unwrap_or_default();
@@ -337,7 +355,7 @@ fn ngram(keys: &Keys<'_>, layers: &[LayerKind]) -> Result<Option<NgramConfig>> {
         [l] if layers.get(l as usize) == Some(&LayerKind::Delta) => l as usize,
         _ => {
             return Err(meta
-                .invalid(format!("key {name} is {at:?}, expected exactly one layer, and a delta-net layer"))
+                .invalid(format!("key {name} is {}, expected exactly one layer, and a delta-net layer", few(&at)))
                 .into());
         }
     };
@@ -348,8 +366,13 @@ fn ngram(keys: &Keys<'_>, layers: &[LayerKind]) -> Result<Option<NgramConfig>> {
             .into());
     }
     let eos_name = Keys::name("ple.eos_token_id");
-    let eos = u32::try_from(meta.u64(&eos_name)?)
-        .map_err(|_| meta.invalid(format!("key {eos_name} does not fit a token id")))?;
+    let eos = match meta.u64(&eos_name)? {
+        id if id < vocab => id as u32,
+        id => {
+            let what = format!("key {eos_name} is {id}, expected a token below {vocab}, the vocabulary's size");
+            return Err(meta.invalid(what).into());
+        }
+    };
     let heads = (longest - 1) * per;
     let config = NgramConfig {
         layer,
@@ -362,6 +385,9 @@ fn ngram(keys: &Keys<'_>, layers: &[LayerKind]) -> Result<Option<NgramConfig>> {
         head_rows: keys.u64s("ple.head_vocab_sizes", heads)?,
         head_offsets: keys.u64s("ple.head_offsets", heads)?,
     };
+    if config.multipliers.contains(&0) {
+        return Err(meta.invalid("key qwen4exp.ple.layer_multipliers holds a zero, expected odd numbers").into());
+    }
     if config.head_rows.contains(&0) {
         return Err(meta
             .invalid("key qwen4exp.ple.head_vocab_sizes holds a zero, expected rows for every head")

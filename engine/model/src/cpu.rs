@@ -11,6 +11,9 @@ use strata_cpu::rope::Rope;
 use strata_cpu::{Cpu, Isa, Matrix, Rows, conv, elementwise, math, norm, router};
 use strata_gguf::Tensor;
 
+/// Norms add up squares in f32: those of larger numbers overflow, and what overflows there becomes a silent zero.
+const LARGEST: f32 = 1e18;
+
 /// No system that this runs on has smaller pages.
 const PAGE: usize = 4096;
 
@@ -105,12 +108,13 @@ impl Ops for CpuOps {
     }
 
     fn nonfinite(&self, buf: &Rows, row_len: usize) -> Option<(usize, &'static str)> {
-        // A sum is finite only if all its terms are; the exact place is looked for only when it is not.
-        if buf.iter().map(|v| v * 0.0).sum::<f32>() == 0.0 {
-            return None;
-        }
-        let at = buf.iter().position(|v| !v.is_finite())?;
-        Some((at / row_len.max(1), if buf[at].is_nan() { "NaN" } else { "infinity" }))
+        let at = elementwise::first_beyond(self.cpu.isa(), buf, LARGEST)?;
+        let value = match buf[at] {
+            v if v.is_nan() => "NaN",
+            v if v.is_infinite() => "infinity",
+            _ => "a number beyond 1e18",
+        };
+        Some((at / row_len.max(1), value))
     }
 
     fn gather(&self, table: &Matrix, rows: &[u64]) -> Rows {

@@ -8,7 +8,6 @@ use crate::ops::{Ops, Routing};
 use crate::state::{IndexState, LayerState, Snapshot, State};
 use crate::weights::{AttentionWeights, DeltaWeights, Mixer, MoeWeights, NgramWeights, TokenMixer, Weights};
 use strata_cpu::attention::AttentionShape;
-use strata_cpu::delta::DeltaShape;
 use strata_cpu::rope::Rope;
 use strata_gguf::{Gguf, Tensor};
 
@@ -187,7 +186,7 @@ impl<O: Ops> Model<O> {
             let y = match (&layer.mixer, &mut state.layers[i]) {
                 (TokenMixer::Delta(w), LayerState::Delta { conv, state }) => self.delta(w, &x, conv, state),
                 (TokenMixer::Attention(w), LayerState::Attention { keys, values, index }) => {
-                    self.attention(w, &x, first, tokens.len(), keys, values, index.as_mut())
+                    self.attention(i, w, &x, first, tokens.len(), keys, values, index.as_mut())?
                 }
                 _ => return Err(Error::State("the state was made for another model")),
             };
@@ -200,6 +199,7 @@ impl<O: Ops> Model<O> {
 
             let (x, weights) = self.mix(&layer.moe_in, &r);
             let logits = ops.mul(&layer.moe.router, &x);
+            self.check_rows(&logits, c.experts, first, || format!("layer {i} (router)"))?;
             let routing = ops.route(&logits, c.experts, c.experts_used);
             observer.routing(i, &routing);
             let y = self.moe(&layer.moe, &x, &routing);
@@ -228,8 +228,14 @@ impl<O: Ops> Model<O> {
         }
     }
 
+    /// Whether the residual streams are numbers.
     fn check(&self, r: &O::Buf, first: usize, place: impl FnOnce() -> String) -> Result<()> {
-        match self.ops.nonfinite(r, self.config.residual_len()) {
+        self.check_rows(r, self.config.residual_len(), first, place)
+    }
+
+    /// Whether rows of this length are numbers. Choices are made on them, and a choice hides what it was made on.
+    fn check_rows(&self, rows: &O::Buf, len: usize, first: usize, place: impl FnOnce() -> String) -> Result<()> {
+        match self.ops.nonfinite(rows, len) {
             None => Ok(()),
             Some((row, value)) => Err(Error::NonFinite { value, place: place(), position: first + row }),
         }
@@ -284,7 +290,7 @@ impl<O: Ops> Model<O> {
 
     fn delta(&self, w: &DeltaWeights<O>, x: &O::Buf, conv: &mut O::Buf, state: &mut O::Buf) -> O::Buf {
         let (d, ops) = (self.config.delta, &self.ops);
-        let shape = DeltaShape { key_heads: d.key_heads, value_heads: d.value_heads, dim: d.dim };
+        let shape = d.shape();
         let qkv = ops.mul(&w.qkv, x);
         let qkv = ops.conv_silu(&qkv, &w.conv, d.taps, 1, shape.channels(), conv);
         let (beta, alpha) = (ops.mul(&w.beta, x), ops.mul(&w.alpha, x));
@@ -295,6 +301,7 @@ impl<O: Ops> Model<O> {
 
     fn attention(
         &self,
+        layer: usize,
         w: &AttentionWeights<O>,
         x: &O::Buf,
         first: usize,
@@ -302,7 +309,7 @@ impl<O: Ops> Model<O> {
         keys: &mut O::Cache,
         values: &mut O::Cache,
         index: Option<&mut IndexState<O>>,
-    ) -> O::Buf {
+    ) -> Result<O::Buf> {
         let (a, eps, ops, rope) = (self.config.attention, self.config.eps, &self.ops, &self.rope);
         let shape = AttentionShape { heads: a.heads, kv_heads: a.kv_heads, dim: a.dim };
         let (mut q, gate) = ops.split_heads(&ops.mul(&w.q, x), a.dim);
@@ -314,7 +321,10 @@ impl<O: Ops> Model<O> {
         let visible = first + rows;
         let selection = match (&w.indexer, a.indexer, index) {
             (Some(w), Some(i), Some(index)) => {
-                ops.append(&mut index.raw, &ops.mul(&w.k, x));
+                let place = || format!("layer {layer} (indexer)");
+                let k = ops.mul(&w.k, x);
+                self.check_rows(&k, i.dim, first, place)?;
+                ops.append(&mut index.raw, &k);
                 let complete = first / i.block..visible / i.block;
                 ops.pool_blocks(&index.raw, &mut index.blocks, &w.k_norm, eps, rope, i.block, complete);
                 if visible / i.block <= i.budget {
@@ -322,13 +332,14 @@ impl<O: Ops> Model<O> {
                 } else {
                     let mut q = ops.mul(&w.q, x);
                     ops.norm_rope(&mut q, &w.q_norm, eps, rope, i.heads, first);
+                    self.check_rows(&q, i.heads * i.dim, first, place)?;
                     ops.select(&q, &index.blocks, &i, first)
                 }
             }
             _ => ops.select_all(first, rows),
         };
         let o = ops.attend(shape, &q, &gate, keys, values, &selection);
-        ops.mul(&w.out, &o)
+        Ok(ops.mul(&w.out, &o))
     }
 
     fn moe(&self, w: &MoeWeights<O>, x: &O::Buf, routing: &Routing) -> O::Buf {

@@ -42,7 +42,8 @@ impl<'a, O: Ops> Loader<'a, O> {
         };
         let head_in = self.mixer("output_hc", false)?;
         let ngram = c.ngram.as_ref().map(|n| self.ngram(n)).transpose()?;
-        let mut layers = Vec::with_capacity(c.layers.len());
+        // Grown as tensors are found: the number of layers is only a claim until then.
+        let mut layers = Vec::new();
         for (i, &kind) in c.layers.iter().enumerate() {
             progress(Progress { layers: i, of: c.layers.len() });
             layers.push(self.layer(i, kind)?);
@@ -98,7 +99,7 @@ impl<'a, O: Ops> Loader<'a, O> {
     fn delta(&self, p: &str) -> Result<DeltaWeights<O>> {
         let (h, d) = (self.config.hidden, self.config.delta);
         let (inner, heads) = (d.value_heads * d.dim, d.value_heads);
-        let channels = inner + 2 * d.key_heads * d.dim;
+        let channels = d.shape().channels();
         Ok(DeltaWeights {
             qkv: self.matrix(&format!("{p}attn_qkv.weight"), h, channels)?,
             z: self.matrix(&format!("{p}attn_gate.weight"), h, inner)?,
@@ -232,6 +233,10 @@ impl<'a, O: Ops> Loader<'a, O> {
         let mut values = vec![0.0; dims.iter().product()];
         quant::decode(tensor.ty(), tensor.data(), &mut values)
             .map_err(|e| self.gguf.invalid(format!("tensor {name}: {e}")))?;
+        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+            let what = format!("tensor {name} holds {} at value {at}, expected finite numbers", values[at]);
+            return Err(self.gguf.invalid(what).into());
+        }
         Ok(values)
     }
 

@@ -84,7 +84,7 @@ pub trait Ops {
     fn append(&self, cache: &mut Self::Cache, rows: &Self::Buf);
     /// Keeps the first `rows` rows of `row_len` values.
     fn truncate(&self, cache: &mut Self::Cache, rows: usize, row_len: usize);
-    /// Index of the first row, of `row_len` values, that holds NaN or infinity, and which of the two.
+    /// Index of the first row, of `row_len` values, that holds no number or one whose square is none, and what it holds.
     fn nonfinite(&self, buf: &Self::Buf, row_len: usize) -> Option<(usize, &'static str)>;
 
     // Dense operations.

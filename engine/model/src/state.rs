@@ -61,10 +61,10 @@ impl<O: Ops> State<O> {
         let (a, d) = (config.attention, config.delta);
         let layer = |&kind: &LayerKind| match kind {
             LayerKind::Delta => {
-                let channels = (2 * d.key_heads + d.value_heads) * d.dim;
+                let shape = d.shape();
                 LayerState::Delta {
-                    conv: ops.zeros((d.taps - 1) * channels),
-                    state: ops.zeros(d.value_heads * d.dim * d.dim),
+                    conv: ops.zeros((d.taps - 1) * shape.channels()),
+                    state: ops.zeros(shape.state_len()),
                 }
             }
             LayerKind::Attention => LayerState::Attention {

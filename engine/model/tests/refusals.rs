@@ -97,7 +97,7 @@ fn a_missing_or_mistyped_key_is_named() {
 
 #[test]
 fn dimensions_out_of_range_are_named() {
-    let cases: [(&str, Value); 7] = [
+    let cases: [(&str, Value); 10] = [
         ("qwen4exp.block_count", Value::U32(0)),
         ("qwen4exp.block_count", Value::U32(u32::MAX)),
         ("qwen4exp.embedding_length", Value::U64(1 << 60)),
@@ -105,12 +105,34 @@ fn dimensions_out_of_range_are_named() {
         ("qwen4exp.expert_used_count", Value::U32(9)),
         ("qwen4exp.ssm.inner_size", Value::U32(95)),
         ("qwen4exp.ple.layers", Value::Array(ArrayValue::I32(vec![2]))),
+        ("qwen4exp.ple.eos_token_id", Value::U32(65_536)),
+        ("qwen4exp.ple.layer_multipliers", Value::Array(ArrayValue::U64(vec![0; 3]))),
+        ("qwen4exp.attention.compress_ratios", Value::Array(ArrayValue::I32(vec![4; 5]))),
     ];
     for (key, value) in cases {
         let mut model = Rebuild::new();
         model.set(key, value);
         assert_names(&model.error(), &["tiny.gguf", key]);
     }
+}
+
+#[test]
+fn a_norm_that_is_no_number_is_refused_at_once() {
+    let mut model = Rebuild::new();
+    model.tensor("blk.2.indexer.q_norm.weight").3[8..12].copy_from_slice(&f32::NAN.to_le_bytes());
+    assert_names(&model.error(), &["blk.2.indexer.q_norm.weight", "NaN at value 2", "finite"]);
+}
+
+#[test]
+fn layers_that_are_only_claimed_cost_nothing() {
+    let mut model = Rebuild::new();
+    model.set("qwen4exp.block_count", Value::U32(1 << 24));
+    model.unset("qwen4exp.attention.recurrent_layers");
+    model.set("qwen4exp.full_attention_interval", Value::U32(3));
+    model.set("qwen4exp.attention.compress_ratios", Value::Array(ArrayValue::I32(vec![0, 0, 4])));
+    assert_names(&model.error(), &["compress_ratios", "3 entries"]);
+    model.unset("qwen4exp.attention.compress_ratios");
+    assert_names(&model.error(), &["blk.6.", "missing"]);
 }
 
 #[test]
@@ -189,9 +211,10 @@ fn failure(name: &str, value: f32) -> Error {
     let bytes = &mut model.tensor(name).3;
     let at = bytes.len() / 8 * 4;
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    let row = if name == "token_embd.weight" { at / 4 / 64 } else { 2 };
     let model = load_gguf(&model.gguf());
     let mut state = model.new_state(16);
-    let error = model.forward(&mut state, &[1, 2, 3], Want::Last, &mut Silent).err().expect("no failure");
+    let error = model.forward(&mut state, &[1, row as u32, 3], Want::Last, &mut Silent).err().expect("no failure");
     // The state is refused until it is restored, then good again.
     assert!(matches!(model.forward(&mut state, &[1], Want::Last, &mut Silent), Err(Error::State(_))));
     error
@@ -205,6 +228,11 @@ fn a_value_that_is_no_number_is_named_with_its_layer() {
         ("blk.4.ffn_down_shexp.weight", f32::NAN, "layer 4 (experts)", "NaN"),
         ("blk.1.ple_value.weight", f32::NAN, "layer 1 (n-gram module)", "NaN"),
         ("output.weight", f32::NAN, "the head", "NaN"),
+        // What a choice is made on is looked at before the choice hides it.
+        ("blk.2.indexer.k_proj.weight", f32::NAN, "layer 2 (indexer)", "NaN"),
+        ("blk.0.ffn_gate_inp.weight", f32::NAN, "layer 0 (router)", "NaN"),
+        // Its square overflows, and a norm would make zeros of it.
+        ("token_embd.weight", 3e38, "the token embedding", "beyond 1e18"),
     ];
     for (tensor, value, place, kind) in cases {
         let error = failure(tensor, value).to_string();

@@ -74,7 +74,10 @@ impl<'e, O: Ops> Chat<'e, O> {
             .render(engine.tokenizer().literals(), &self.messages, &options)
             .map_err(Error::from)
             .map(|prompt| engine.tokenizer().encode_prompt(&prompt))
-            .and_then(|tokens| self.session.generate(&tokens, params, cancel, on_event));
+            .and_then(|tokens| match tokens[..] {
+                [] => Err(Error::EmptyRendering),
+                _ => self.session.generate(&tokens, params, cancel, on_event),
+            });
         match &answer {
             Ok(answer) => {
                 let mut message = json!({"role": "assistant", "content": answer.text});

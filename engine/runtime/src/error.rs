@@ -26,11 +26,14 @@ pub enum Error {
         /// Tokens the context holds.
         context: usize,
     },
+    /// The template made nothing of the messages.
+    #[error("the chat template made an empty prompt of the conversation")]
+    EmptyRendering,
     /// There is nothing to read.
     #[error("the prompt is empty")]
     EmptyPrompt,
     /// The file has no chat template.
-    #[error("{file} has no chat template; give the prompt as it is with --raw")]
+    #[error("{file} has no chat template that can be used; give the prompt as it is with --raw")]
     NoTemplate {
         /// Name of the file.
         file: String,

@@ -67,14 +67,14 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// Prompt tokens read per second.
+    /// Prompt tokens read per second; 0 when none were.
     pub fn prompt_rate(&self) -> f64 {
         rate(self.prompt_tokens - self.cached_tokens, self.prompt_seconds)
     }
 
-    /// Answer tokens per second.
+    /// Answer tokens per second, the first not counted: it comes with the prompt. 0 when there was no other.
     pub fn output_rate(&self) -> f64 {
-        rate(self.output_tokens, self.output_seconds)
+        rate(self.output_tokens.saturating_sub(1), self.output_seconds)
     }
 }
 
@@ -219,7 +219,7 @@ impl<'e, O: Ops> Session<'e, O> {
         }
         match &self.checkpoint {
             Some(point) if point.len() <= common && point.len() < prompt.len() => {
-                self.reread += common.min(prompt.len()) - point.len();
+                self.reread += common - point.len();
                 self.engine.model().restore(&mut self.state, point)?;
             }
             _ => {

@@ -14,7 +14,7 @@ fn engine() -> Engine<CpuOps> {
     Engine::load(&Gguf::open(&path).unwrap(), CpuOps::new(0), &mut |_| ()).unwrap()
 }
 
-const NEVER: AtomicBool = AtomicBool::new(false);
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn limited(max_tokens: usize) -> GenerateParams {
     GenerateParams { max_tokens, ..GenerateParams::default() }

@@ -56,11 +56,11 @@ const ATTENTION: &[&str] = &[
     "attn_output.weight",
     "attn_q_norm.weight",
     "attn_k_norm.weight",
-    "indexer.q_proj.weight",
-    "indexer.k_proj.weight",
-    "indexer.q_norm.weight",
-    "indexer.k_norm.weight",
 ];
+
+/// Of attention layers that select; a file may have none, and then attends to everything.
+const INDEXER: &[&str] =
+    &["indexer.q_proj.weight", "indexer.k_proj.weight", "indexer.q_norm.weight", "indexer.k_norm.weight"];
 
 const GDN: &[&str] = &[
     "attn_qkv.weight",
@@ -122,13 +122,16 @@ fn expected(gguf: &Gguf, layers: &Layers) -> Vec<String> {
     if !layers.ngram.is_empty() {
         names.push("per_layer_token_embd.weight".into());
     }
+    let ratios = gguf.meta().opt_u64s("qwen4exp.attention.compress_ratios").ok().flatten().unwrap_or_default();
+    let selects = ratios.iter().any(|&r| r > 0) || gguf.tensors().iter().any(|t| t.name().contains(".indexer."));
+    let indexer = if selects { INDEXER } else { &[] };
     for (i, &kind) in layers.kinds.iter().enumerate() {
-        let own = if kind == Kind::Attention { ATTENTION } else { GDN };
+        let own = if kind == Kind::Attention { &[ATTENTION, indexer].concat()[..] } else { GDN };
         let ngram = if layers.ngram.contains(&i) { NGRAM } else { &[] };
         block(gguf, i, &[EVERY_LAYER, own, ngram], &mut names);
     }
     for i in layers.trunk..layers.trunk + layers.draft {
-        block(gguf, i, &[DRAFT, EVERY_LAYER, ATTENTION], &mut names);
+        block(gguf, i, &[DRAFT, EVERY_LAYER, ATTENTION, indexer], &mut names);
     }
     names
 }

@@ -3,8 +3,7 @@
 use crate::{builtin, flags, output};
 use anyhow::Result;
 use clap::{ArgMatches, Command};
-use std::path::PathBuf;
-use strata_config::{Settings, Value};
+use strata_config::{Origin, Settings, Value, registry::MODEL};
 use strata_gguf::show_text;
 
 /// The verb's part of the command line.
@@ -13,10 +12,11 @@ pub(crate) fn command() -> Command {
         .about("Print every setting, its value and where that comes from")
         .long_about(
             "Print every setting, its value and where that comes from.\n\nThe output is itself a file of settings: save it \
-             as strata.toml and change what you like.",
+             under another name, change what you like, and name it with --config or as strata.toml. What nothing sets is a \
+             comment.",
         )
         .arg(flags::config())
-        .arg(flags::model().help("Count in what this model file suggests"));
+        .args(flags::flags_of(&MODEL, "").into_iter().map(|f| f.help("Count in what this model file suggests")));
     Command::new("config")
         .about("Show the settings")
         .subcommand_required(true)
@@ -28,15 +28,21 @@ pub(crate) fn command() -> Command {
 /// Prints the settings.
 pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
-    let model = matches.get_one::<PathBuf>("model").map(|path| builtin::open_model(Some(path))).transpose()?;
-    let settings = flags::settings(matches, model.as_ref())?;
+    let mut settings = flags::settings(matches, None)?;
+    if let Some(path) = &settings.engine.model {
+        settings = flags::settings(matches, Some(&builtin::open_model(Some(path))?))?;
+    }
     settings.warnings().iter().for_each(|w| output::note(&format!("warning: {w}")));
     output::emit(&as_toml(&settings))
 }
 
 /// The settings as TOML, the origin of each in a comment.
 fn as_toml(settings: &Settings) -> String {
-    let line = |(knob, value): (&'static strata_config::Knob, Option<(&Value, &strata_config::Origin)>)| match value {
+    let line = |(knob, value): (&'static strata_config::Knob, Option<(&Value, &Origin)>)| match value {
+        // A default that is written down as a value would outrank what a model file suggests.
+        Some((value, origin @ (Origin::Default | Origin::Model))) => {
+            (format!("# {} = {}", knob.name(), literal(value)), origin.to_string())
+        }
         Some((value, origin)) => (format!("{} = {}", knob.name(), literal(value)), origin.to_string()),
         None => (format!("# {} =", knob.name()), format!("not set: {}", knob.unset.unwrap_or_default())),
     };

@@ -9,11 +9,10 @@ use crate::builtin;
 use crate::exit::Interrupted;
 use crate::flags;
 use crate::output::note;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
 use strata_config::{Settings, Verb};
 use strata_gguf::Special;
 use strata_model::CpuOps;
@@ -35,11 +34,11 @@ pub(crate) fn command() -> Command {
     let command = Command::new("run")
         .about("Answer a prompt, or talk")
         .arg(Arg::new("prompt").value_name("PROMPT").help("What to ask; without it, a conversation is started"))
-        .arg(flags::model())
         .arg(
             Arg::new("raw")
                 .long("raw")
                 .action(ArgAction::SetTrue)
+                .conflicts_with_all(["chat.system", "chat.think", "no chat.think"])
                 .help("Continue the prompt as plain text, without the chat template"),
         )
         .arg(
@@ -53,11 +52,14 @@ pub(crate) fn command() -> Command {
                 .long("quiet")
                 .short('q')
                 .action(ArgAction::SetTrue)
-                .help("Print nothing but the answer: no progress, no summary"),
+                .help("Print the answer alone: no progress and no summary; warnings stay"),
         )
         .after_help(format!("{}\n\n{EXAMPLES}", flags::SETTINGS_HELP));
     flags::add(command, Verb::Run)
 }
+
+/// Bytes of the longest prompt that is read: a million tokens of sixteen bytes.
+const LONGEST_PROMPT: u64 = 16 << 20;
 
 /// What the flags of this verb alone say.
 struct Options {
@@ -71,7 +73,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let options =
         Options { raw: matches.get_flag("raw"), json: matches.get_flag("json"), quiet: matches.get_flag("quiet") };
     // What the model file suggests is known only once it is open; everything else can be wrong before that.
-    flags::settings(matches, None)?;
+    let settings = flags::settings(matches, None)?;
     let prompt = prompt(matches)?;
     if prompt.as_deref() == Some("") {
         return Err(clap::Error::raw(ErrorKind::InvalidValue, "the prompt is empty\n").into());
@@ -81,7 +83,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         let message = format!("{flag} needs a prompt, as an argument or on stdin\n");
         return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
     }
-    let gguf = builtin::open_model(matches.get_one::<PathBuf>("model").map(PathBuf::as_path))?;
+    let gguf = builtin::open_model(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
     let mut warnings = settings.warnings().to_vec();
     let (engine, load_seconds) = load::engine(&gguf, &settings, options.quiet)?;
@@ -126,6 +128,7 @@ fn answer(
     } else {
         chat(session, settings).ask(text, params, cancel, &mut |event| screen.event(event))?
     };
+    screen.explain(&answer);
     screen.end()?;
     Ok(answer)
 }
@@ -170,7 +173,11 @@ fn prompt(matches: &ArgMatches) -> Result<Option<String>> {
         return Ok(None);
     }
     let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read the prompt from stdin")?;
+    let stdin = std::io::stdin().lock();
+    stdin.take(LONGEST_PROMPT + 1).read_to_end(&mut bytes).context("cannot read the prompt from stdin")?;
+    if bytes.len() as u64 > LONGEST_PROMPT {
+        bail!("the prompt on stdin is longer than {} MiB, more than any context holds", LONGEST_PROMPT >> 20);
+    }
     let mut text = String::from_utf8(bytes).context("the prompt on stdin is not UTF-8")?;
     // The line break that ends a file is not part of the question.
     if text.ends_with('\n') {

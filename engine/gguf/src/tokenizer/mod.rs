@@ -23,7 +23,7 @@ use vocab::Vocab;
 /// What special-token literals in a text mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
-    /// `<|im_end|>` in the text is that token. For text from a template, never for text from a user.
+    /// `<|im_end|>` in the text is that token: for text from a template, or from a user who asked for no template.
     Parse,
     /// `<|im_end|>` in the text is ten ordinary characters.
     Plain,

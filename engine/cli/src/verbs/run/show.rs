@@ -2,7 +2,7 @@
 
 use super::load;
 use crate::output;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +70,13 @@ impl<'a> Screen<'a> {
         }
     }
 
+    /// Says so when all there was to show was thinking that is not shown.
+    pub(super) fn explain(&self, answer: &Answer) {
+        if !self.json && !self.show_thinking && answer.text.is_empty() && !answer.thinking.is_empty() {
+            output::note("note: the model only thought, which is not shown here; --no-think or --json helps");
+        }
+    }
+
     /// Ends the last line. An answer that nobody could read is an error.
     pub(super) fn end(mut self) -> Result<()> {
         if self.thinking {
@@ -78,7 +85,7 @@ impl<'a> Screen<'a> {
         if !self.json && !self.at_line_start {
             self.print("\n");
         }
-        self.failed.map_or(Ok(()), |e| Err(e.into()))
+        self.failed.map_or(Ok(()), |e| Err(e).context("cannot write to stdout"))
     }
 
     fn end_thinking(&mut self) {
@@ -116,12 +123,14 @@ pub(super) fn summary(answer: &Answer) -> String {
         Finish::Context => " | cut because the context is full (--ctx)",
         Finish::Cancelled => " | cancelled",
     };
+    let tokens = |n: usize| output::count(n, "token");
+    let rate = |r: f64| if r > 0.0 { format!(", {r:.1} tokens/s") } else { String::new() };
     format!(
-        "prompt {} tokens{cached}, {:.1} tokens/s | answer {} tokens, {:.1} tokens/s{finish}",
-        t.prompt_tokens,
-        t.prompt_rate(),
-        t.output_tokens,
-        t.output_rate()
+        "prompt {}{cached}{} | answer {}{}{finish}",
+        tokens(t.prompt_tokens),
+        rate(t.prompt_rate()),
+        tokens(t.output_tokens),
+        rate(t.output_rate())
     )
 }
 
@@ -135,6 +144,7 @@ pub(super) struct Facts<'a> {
 /// Prints an answer as one JSON object.
 pub(super) fn json(answer: &Answer, params: &GenerateParams, facts: &Facts<'_>, load_seconds: f64) -> Result<()> {
     let t = &answer.timings;
+    let some = |rate: f64| (rate > 0.0).then_some(rate);
     let object = serde_json::json!({
         "text": answer.text,
         "thinking": answer.thinking,
@@ -149,10 +159,10 @@ pub(super) fn json(answer: &Answer, params: &GenerateParams, facts: &Facts<'_>, 
             "prompt_tokens": t.prompt_tokens,
             "cached_tokens": t.cached_tokens,
             "prompt_seconds": t.prompt_seconds,
-            "prompt_tokens_per_second": t.prompt_rate(),
+            "prompt_tokens_per_second": some(t.prompt_rate()),
             "output_tokens": t.output_tokens,
             "output_seconds": t.output_seconds,
-            "output_tokens_per_second": t.output_rate(),
+            "output_tokens_per_second": some(t.output_rate()),
         },
     });
     output::emit(&serde_json::to_string_pretty(&object)?)

@@ -17,6 +17,8 @@ const HELP: &str = "\
 /quit    leave (Ctrl-D does too)
 A line that ends with \\ goes on in the next one. Ctrl-C ends an answer.";
 
+const COMMANDS: [&str; 5] = ["/clear", "/undo", "/help", "/quit", "/exit"];
+
 /// What a line asks for.
 enum Line {
     Question(String),
@@ -54,7 +56,7 @@ pub(super) fn talk(mut chat: Chat<'_, CpuOps>, params: &GenerateParams, quiet: b
                 }
                 "/undo" => note(if chat.undo() { "taken back" } else { "nothing to take back" }),
                 "/help" => note(HELP),
-                other => note(&format!("{other} is no command; /help lists them")),
+                other => note(&format!("{other} is no command; /help lists them, and none takes anything behind it")),
             },
             Line::Question(question) => {
                 let cancel = interrupt::handler()?;
@@ -107,8 +109,11 @@ fn read(editor: &mut DefaultEditor) -> Result<Line> {
         return Ok(Line::Nothing);
     }
     let _ = editor.add_history_entry(trimmed);
-    Ok(if trimmed.starts_with('/') && !trimmed.contains(char::is_whitespace) {
-        Line::Command(trimmed.to_owned())
+    // Commands take nothing behind them, but a question that merely begins with one is more likely a slip.
+    let first = trimmed.split_whitespace().next().unwrap_or_default();
+    let lone = first.len() == trimmed.len();
+    Ok(if first.starts_with('/') && (lone || COMMANDS.contains(&first)) {
+        Line::Command(if lone { first.to_owned() } else { trimmed.to_owned() })
     } else {
         Line::Question(text)
     })
