@@ -1,120 +1,168 @@
 //! The i-quants: groups of eight values looked up in code books, with signs.
+//!
+//! Eight levels are handled as the bytes of one 64-bit word.
 
-use super::{Scales, dword_at, half_at, nibble, word_at};
+use super::{Scales, field, half};
 use strata_gguf::quant::tables::{IQ1S_GRID, IQ2S_GRID, IQ2XS_GRID, IQ2XXS_GRID, IQ3S_GRID, IQ3XXS_GRID, KSIGNS};
 
-/// Magnitudes with signs: bit j of the sign byte makes value j negative.
-#[inline(always)]
-fn signed(levels: &mut [i8], group: usize, magnitudes: [u8; 8], signs: u8) {
-    for (j, m) in magnitudes.into_iter().enumerate() {
-        levels[8 * group + j] = if (signs >> j) & 1 == 1 { -(m as i8) } else { m as i8 };
+/// One in every byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// For each sign byte a word whose byte j is 0xff where bit j makes value j negative.
+static NEGATIVE: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut signs = 0;
+    while signs < 256 {
+        let mut j = 0;
+        while j < 8 {
+            if (signs >> j) & 1 == 1 {
+                table[signs] |= 0xff << (8 * j);
+            }
+            j += 1;
+        }
+        signs += 1;
     }
+    table
+};
+
+/// [`NEGATIVE`] for the seven stored bits of a sign byte with even parity.
+static NEGATIVE_EVEN: [u64; 128] = {
+    let mut table = [0; 128];
+    let mut i = 0;
+    while i < 128 {
+        table[i] = NEGATIVE[KSIGNS[i] as usize];
+        i += 1;
+    }
+    table
+};
+
+/// Magnitudes, none of them zero, with signs: a negative byte is its complement plus one, which cannot carry.
+#[inline(always)]
+fn signed(magnitudes: u64, negative: u64) -> [i8; 8] {
+    (magnitudes ^ negative).wrapping_add(negative & ONES).to_le_bytes().map(|b| b as i8)
 }
 
 /// The signs of group `l` in a word that holds four times seven of them.
 #[inline(always)]
-fn packed_signs(word: u32, l: usize) -> u8 {
-    KSIGNS[((word >> (7 * (l % 4))) & 127) as usize]
+fn packed_signs(word: u32, l: usize) -> u64 {
+    NEGATIVE_EVEN[((word >> (7 * (l % 4))) & 127) as usize]
+}
+
+#[inline(always)]
+fn words<const N: usize>(bytes: &[u8]) -> impl Fn(usize) -> u16 + '_ {
+    let bytes = field::<N>(bytes, 0);
+    move |i| u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]])
+}
+
+#[inline(always)]
+fn dwords<const N: usize>(bytes: &[u8; N], i: usize) -> u32 {
+    u32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]])
+}
+
+/// The integer scale of a group from nibble number `n`: `2 s + 1`.
+#[inline(always)]
+fn odd(bytes: &[u8], n: usize) -> i16 {
+    2 * i16::from((bytes[n / 2] >> (4 * (n % 2))) & 15) + 1
 }
 
 /// `d * (s + 1/2) / 4`
 #[inline(always)]
 pub(crate) fn iq2_xxs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    u.d = half_at(b, 0) * 0.125;
-    for l in 0..32 {
-        let sub = 2 + 8 * (l / 4);
-        let word = dword_at(b, sub + 4);
+    u.d = half(b, 0) * 0.125;
+    let rows = field::<64>(b, 2);
+    for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
+        let word = dwords(rows, l / 4 * 2 + 1);
         u.scales[l / 2] = 2 * (word >> 28) as i16 + 1;
-        let row = IQ2XXS_GRID[usize::from(b[sub + l % 4])];
-        signed(levels, l, row.to_le_bytes(), packed_signs(word, l));
+        *out = signed(IQ2XXS_GRID[usize::from(rows[l / 4 * 8 + l % 4])], packed_signs(word, l));
     }
 }
 
 /// `d * (s + 1/2) / 4`
 #[inline(always)]
 pub(crate) fn iq2_xs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    u.d = half_at(b, 0) * 0.125;
-    for l in 0..32 {
-        u.scales[l / 2] = 2 * i16::from(nibble(&b[66..74], l / 2)) + 1;
-        let q = word_at(b, 2 + 2 * l);
-        let row = IQ2XS_GRID[usize::from(q & 511)];
-        signed(levels, l, row.to_le_bytes(), KSIGNS[usize::from(q >> 9)]);
+    u.d = half(b, 0) * 0.125;
+    let (q, scales) = (words::<64>(&b[2..]), field::<8>(b, 66));
+    for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
+        u.scales[l / 2] = odd(scales, l / 2);
+        let q = q(l);
+        *out = signed(IQ2XS_GRID[usize::from(q & 511)], NEGATIVE_EVEN[usize::from(q >> 9)]);
     }
 }
 
 /// `d * (s + 1/2) / 4`
 #[inline(always)]
 pub(crate) fn iq2_s(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    u.d = half_at(b, 0) * 0.125;
-    for l in 0..32 {
-        u.scales[l / 2] = 2 * i16::from(nibble(&b[74..82], l / 2)) + 1;
-        let high = (usize::from(b[66 + l / 4]) >> (2 * (l % 4))) & 3;
-        let row = IQ2S_GRID[usize::from(b[2 + l]) | high << 8];
-        signed(levels, l, row.to_le_bytes(), b[34 + l]);
+    u.d = half(b, 0) * 0.125;
+    let (rows, signs, high, scales) = (field::<32>(b, 2), field::<32>(b, 34), field::<8>(b, 66), field::<8>(b, 74));
+    for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
+        u.scales[l / 2] = odd(scales, l / 2);
+        let high = (usize::from(high[l / 4]) >> (2 * (l % 4))) & 3;
+        *out = signed(IQ2S_GRID[usize::from(rows[l]) | high << 8], NEGATIVE[usize::from(signs[l])]);
     }
 }
 
-/// Two rows of four as eight bytes.
+/// Two rows of four as one word.
 #[inline(always)]
-fn pair(first: u32, second: u32) -> [u8; 8] {
-    (u64::from(first) | u64::from(second) << 32).to_le_bytes()
+fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) | u64::from(second) << 32
 }
 
 /// `d * (s + 1/2) / 2`
 #[inline(always)]
 pub(crate) fn iq3_xxs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    u.d = half_at(b, 0) * 0.25;
-    for l in 0..32 {
-        let word = dword_at(b, 66 + 4 * (l / 4));
+    u.d = half(b, 0) * 0.25;
+    let (rows, signs) = (field::<64>(b, 2), field::<32>(b, 66));
+    for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
+        let word = dwords(signs, l / 4);
         u.scales[l / 2] = 2 * (word >> 28) as i16 + 1;
-        let row = |entry: usize| IQ3XXS_GRID[usize::from(b[2 + entry])];
-        signed(levels, l, pair(row(2 * l), row(2 * l + 1)), packed_signs(word, l));
+        let row = |entry: usize| IQ3XXS_GRID[usize::from(rows[entry])];
+        *out = signed(pair(row(2 * l), row(2 * l + 1)), packed_signs(word, l));
     }
 }
 
 /// `d * (2 s + 1)`
 #[inline(always)]
 pub(crate) fn iq3_s(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    u.d = half_at(b, 0);
-    for l in 0..32 {
-        u.scales[l / 2] = 2 * i16::from(nibble(&b[106..110], l / 4)) + 1;
-        let ninth = usize::from(b[66 + l / 4]);
-        let row = |entry: usize| IQ3S_GRID[usize::from(b[2 + entry]) | ((ninth >> (entry % 8)) & 1) << 8];
-        signed(levels, l, pair(row(2 * l), row(2 * l + 1)), b[74 + l]);
+    u.d = half(b, 0);
+    let (rows, ninth, signs, scales) = (field::<64>(b, 2), field::<8>(b, 66), field::<32>(b, 74), field::<4>(b, 106));
+    for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
+        u.scales[l / 2] = odd(scales, l / 4);
+        let ninth = usize::from(ninth[l / 4]);
+        let row = |entry: usize| IQ3S_GRID[usize::from(rows[entry]) | ((ninth >> (entry % 8)) & 1) << 8];
+        *out = signed(pair(row(2 * l), row(2 * l + 1)), NEGATIVE[usize::from(signs[l])]);
     }
 }
 
 /// Rows of -1, 0 and 1, shifted up or down by an eighth: in eighths.
 #[inline(always)]
-fn shifted(levels: &mut [i8], l: usize, row: usize, down: bool) {
+fn shifted(row: u64, down: bool) -> [i8; 8] {
     let shift = if down { -1 } else { 1 };
-    for (level, value) in levels[8 * l..8 * l + 8].iter_mut().zip(IQ1S_GRID[row].to_le_bytes()) {
-        *level = 8 * value as i8 + shift;
-    }
+    row.to_le_bytes().map(|b| 8 * b as i8 + shift)
 }
 
 /// `d * (2 s + 1)` in eighths.
 #[inline(always)]
 pub(crate) fn iq1_s(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    u.d = half_at(b, 0) * 0.125;
-    for l in 0..32 {
-        let h = word_at(b, 34 + 2 * (l / 4));
+    u.d = half(b, 0) * 0.125;
+    let (rows, high) = (field::<32>(b, 2), words::<16>(&b[34..]));
+    for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
+        let h = high(l / 4);
         u.scales[l / 2] = 2 * ((h >> 12) & 7) as i16 + 1;
-        let row = usize::from(b[2 + l]) | usize::from((h >> (3 * (l % 4))) & 7) << 8;
-        shifted(levels, l, row, h & 0x8000 != 0);
+        let row = usize::from(rows[l]) | usize::from((h >> (3 * (l % 4))) & 7) << 8;
+        *out = shifted(IQ1S_GRID[row], h & 0x8000 != 0);
     }
 }
 
 /// `d * (2 s + 1)` in eighths; the bits of `d` are spread over the scale words.
 #[inline(always)]
 pub(crate) fn iq1_m(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    let word = |i: usize| word_at(b, 48 + 2 * i);
+    let (rows, high, word) = (field::<32>(b, 0), field::<16>(b, 32), words::<8>(&b[48..]));
     let bits = (word(0) >> 12) | (word(1) >> 12) << 4 | (word(2) >> 12) << 8 | (word(3) >> 12) << 12;
     u.d = crate::dot::f16_to_f32(bits) * 0.125;
-    for l in 0..32 {
+    for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
         let k = l / 2;
         u.scales[k] = 2 * ((word(k / 4) >> (3 * (k % 4))) & 7) as i16 + 1;
-        let n = nibble(&b[32..48], l);
-        shifted(levels, l, usize::from(b[l]) | usize::from(n & 7) << 8, n & 8 != 0);
+        let n = (high[l / 2] >> (4 * (l % 2))) & 15;
+        *out = shifted(IQ1S_GRID[usize::from(rows[l]) | usize::from(n & 7) << 8], n & 8 != 0);
     }
 }

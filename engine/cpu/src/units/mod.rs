@@ -89,26 +89,16 @@ pub(crate) fn layout(ty: GgmlType) -> Option<Layout> {
     }
 }
 
+/// `N` bytes of a block from an offset on. Blocks have their type's size, so they are there; if not, zeros stand in.
+#[inline(always)]
+fn field<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
+    block.get(at..).and_then(|rest| rest.first_chunk()).unwrap_or(&[0; N])
+}
+
 /// The little-endian half at a byte offset, as a float.
 #[inline(always)]
-fn half_at(block: &[u8], at: usize) -> f32 {
-    crate::dot::f16_to_f32(word_at(block, at))
-}
-
-#[inline(always)]
-fn word_at(block: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([block[at], block[at + 1]])
-}
-
-#[inline(always)]
-fn dword_at(block: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
-}
-
-/// The low (even number) or high nibble of bytes in order.
-#[inline(always)]
-fn nibble(bytes: &[u8], number: usize) -> u8 {
-    (bytes[number / 2] >> (4 * (number % 2))) & 15
+fn half(block: &[u8], at: usize) -> f32 {
+    crate::dot::f16_to_f32(u16::from_le_bytes(*field(block, at)))
 }
 
 #[cfg(test)]
