@@ -14,6 +14,12 @@ impl Cpu {
         Cpu { isa, pool: Pool::new(threads) }
     }
 
+    /// With exactly so many threads, pinned nowhere, even if they outnumber the cores: to show that results do not
+    /// depend on the number.
+    pub fn exactly(threads: usize, isa: Isa) -> Cpu {
+        Cpu { isa, pool: Pool::exactly(threads) }
+    }
+
     /// The instruction set.
     pub fn isa(&self) -> Isa {
         self.isa

@@ -164,7 +164,7 @@ mod tests {
         let (qkv, beta, alpha) = (wave(rows * shape.channels(), 0.37), wave(rows * 4, 0.9), wave(rows * 4, 1.3));
         let (a, dt) = (vec![-0.5, -1.0, -2.0, -0.1], vec![0.1, 0.2, 0.3, 0.4]);
         let run = |threads: usize, piece: usize| {
-            let cpu = Cpu::new(threads, if piece == 3 { Isa::SCALAR } else { Isa::detect() });
+            let cpu = Cpu::exactly(threads, if piece == 3 { Isa::SCALAR } else { Isa::detect() });
             let (mut state, mut out) = (vec![0.0; shape.state_len()], Vec::new());
             for first in (0..rows).step_by(piece) {
                 let n = piece.min(rows - first);

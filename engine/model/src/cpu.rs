@@ -39,6 +39,11 @@ impl CpuOps {
         CpuOps { read_ahead: false, ..self }
     }
 
+    /// What the threads and the instruction set are.
+    pub fn cpu(&self) -> &Cpu {
+        &self.cpu
+    }
+
     /// Threads at work.
     pub fn threads(&self) -> usize {
         self.cpu.pool().threads()

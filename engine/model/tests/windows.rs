@@ -6,6 +6,7 @@
 mod common;
 
 use common::{data, json, load, logits_in_chunks, nano, numbers};
+use strata_cpu::{Cpu, Isa};
 use strata_model::{CpuOps, Model, Silent, State, Want};
 
 fn bits(values: &[f32]) -> Vec<u32> {
@@ -40,10 +41,23 @@ fn chunks_agree_on_nano_beyond_the_budget() {
 }
 
 #[test]
+fn instruction_sets_never_change_a_bit() {
+    let ids = numbers(&json(&data("oracle/code.json"))["tokens"])[..24].to_vec();
+    let gguf = strata_gguf::Gguf::open(&nano()).unwrap();
+    let with = |isa| run(&Model::load(&gguf, CpuOps::on(Cpu::new(2, isa)), &mut |_| ()).unwrap(), &ids, 7);
+    let scalar = with(Isa::SCALAR);
+    for isa in Isa::available() {
+        assert!(with(isa) == scalar, "{isa} differs from scalar");
+    }
+}
+
+#[test]
 fn threads_never_change_a_bit() {
     let ids = numbers(&json(&data("oracle/code.json"))["tokens"]);
     let gguf = strata_gguf::Gguf::open(&nano()).unwrap();
-    let with = |threads| run(&Model::load(&gguf, CpuOps::new(threads), &mut |_| ()).unwrap(), &ids, 7);
+    let with = |threads| {
+        run(&Model::load(&gguf, CpuOps::on(Cpu::exactly(threads, Isa::detect())), &mut |_| ()).unwrap(), &ids, 7)
+    };
     let alone = with(1);
     for threads in [2, 3, 5] {
         assert!(with(threads) == alone, "{threads} threads differ from one");
