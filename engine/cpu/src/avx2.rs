@@ -10,6 +10,9 @@ use crate::dot::join;
 use crate::product::{PARTIALS, rows_scalar};
 use crate::units::{GROUP, LONGEST, Layout, Scales, grid, k, small};
 use std::arch::x86_64::*;
+
+mod unpack;
+
 use strata_gguf::GgmlType;
 
 /// Eight units, taken apart.
@@ -53,13 +56,13 @@ macro_rules! formats {
 
 formats! {
     Q8_0: 32 1 false small::q8_0;
-    Q4_0: 32 1 false small::q4_0;
-    Q4_1: 32 1 true small::q4_1;
-    Q5_0: 32 1 false small::q5_0;
-    Q5_1: 32 1 true small::q5_1;
-    Iq4Nl: 32 1 false small::iq4_nl;
-    Mxfp4: 32 1 false small::mxfp4;
-    Q2_0: 32 2 false small::q2_0;
+    Q4_0: 32 1 false unpack::q4_0;
+    Q4_1: 32 1 true unpack::q4_1;
+    Q5_0: 32 1 false unpack::q5_0;
+    Q5_1: 32 1 true unpack::q5_1;
+    Iq4Nl: 32 1 false unpack::iq4_nl;
+    Mxfp4: 32 1 false unpack::mxfp4;
+    Q2_0: 32 2 false unpack::q2_0;
     Q2K: 256 1 true k::q2_k;
     Q3K: 256 1 false k::q3_k;
     Q4K: 256 1 true k::q4_k;
@@ -72,7 +75,7 @@ formats! {
     Iq2S: 256 1 false grid::iq2_s;
     Iq3Xxs: 256 1 false grid::iq3_xxs;
     Iq3S: 256 1 false grid::iq3_s;
-    Iq4Xs: 256 1 false small::iq4_xs;
+    Iq4Xs: 256 1 false unpack::iq4_xs;
 }
 
 /// [`rows_scalar`] for processors with AVX2, FMA and F16C.

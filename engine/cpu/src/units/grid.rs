@@ -59,10 +59,20 @@ fn dwords<const N: usize>(bytes: &[u8; N], i: usize) -> u32 {
     u32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]])
 }
 
-/// The integer scale of a group from nibble number `n`: `2 s + 1`.
+/// The integer scales of all groups, `2 s + 1`, from 16 nibbles.
 #[inline(always)]
-fn odd(bytes: &[u8], n: usize) -> i16 {
-    2 * i16::from((bytes[n / 2] >> (4 * (n % 2))) & 15) + 1
+fn odd_scales(nibbles: &[u8; 8], scales: &mut [i16; 16]) {
+    for g in 0..16 {
+        scales[g] = 2 * i16::from((nibbles[g / 2] >> (4 * (g % 2))) & 15) + 1;
+    }
+}
+
+/// The integer scales from the top four bits of each sub-block's word.
+#[inline(always)]
+fn top_scales(word: impl Fn(usize) -> u32, scales: &mut [i16; 16]) {
+    for sub in 0..8 {
+        scales[2 * sub..2 * sub + 2].fill(2 * (word(sub) >> 28) as i16 + 1);
+    }
 }
 
 /// `d * (s + 1/2) / 4`
@@ -70,9 +80,10 @@ fn odd(bytes: &[u8], n: usize) -> i16 {
 pub(crate) fn iq2_xxs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     u.d = half(b, 0) * 0.125;
     let rows = field::<64>(b, 2);
+    let word = |sub: usize| dwords(rows, 2 * sub + 1);
+    top_scales(word, &mut u.scales);
     for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
-        let word = dwords(rows, l / 4 * 2 + 1);
-        u.scales[l / 2] = 2 * (word >> 28) as i16 + 1;
+        let word = word(l / 4);
         *out = signed(IQ2XXS_GRID[usize::from(rows[l / 4 * 8 + l % 4])], packed_signs(word, l));
     }
 }
@@ -81,9 +92,9 @@ pub(crate) fn iq2_xxs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
 #[inline(always)]
 pub(crate) fn iq2_xs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     u.d = half(b, 0) * 0.125;
-    let (q, scales) = (words::<64>(&b[2..]), field::<8>(b, 66));
+    odd_scales(field(b, 66), &mut u.scales);
+    let q = words::<64>(&b[2..]);
     for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
-        u.scales[l / 2] = odd(scales, l / 2);
         let q = q(l);
         *out = signed(IQ2XS_GRID[usize::from(q & 511)], NEGATIVE_EVEN[usize::from(q >> 9)]);
     }
@@ -93,9 +104,9 @@ pub(crate) fn iq2_xs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
 #[inline(always)]
 pub(crate) fn iq2_s(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     u.d = half(b, 0) * 0.125;
-    let (rows, signs, high, scales) = (field::<32>(b, 2), field::<32>(b, 34), field::<8>(b, 66), field::<8>(b, 74));
+    odd_scales(field(b, 74), &mut u.scales);
+    let (rows, signs, high) = (field::<32>(b, 2), field::<32>(b, 34), field::<8>(b, 66));
     for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
-        u.scales[l / 2] = odd(scales, l / 2);
         let high = (usize::from(high[l / 4]) >> (2 * (l % 4))) & 3;
         *out = signed(IQ2S_GRID[usize::from(rows[l]) | high << 8], NEGATIVE[usize::from(signs[l])]);
     }
@@ -112,9 +123,9 @@ fn pair(first: u32, second: u32) -> u64 {
 pub(crate) fn iq3_xxs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     u.d = half(b, 0) * 0.25;
     let (rows, signs) = (field::<64>(b, 2), field::<32>(b, 66));
+    top_scales(|sub| dwords(signs, sub), &mut u.scales);
     for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
         let word = dwords(signs, l / 4);
-        u.scales[l / 2] = 2 * (word >> 28) as i16 + 1;
         let row = |entry: usize| IQ3XXS_GRID[usize::from(rows[entry])];
         *out = signed(pair(row(2 * l), row(2 * l + 1)), packed_signs(word, l));
     }
@@ -125,10 +136,18 @@ pub(crate) fn iq3_xxs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
 pub(crate) fn iq3_s(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     u.d = half(b, 0);
     let (rows, ninth, signs, scales) = (field::<64>(b, 2), field::<8>(b, 66), field::<32>(b, 74), field::<4>(b, 106));
+    for (g, scale) in u.scales.iter_mut().enumerate() {
+        *scale = 2 * i16::from((scales[g / 4] >> (4 * (g / 2 % 2))) & 15) + 1;
+    }
+    // Row numbers first: this loop runs several at a time, the one that looks them up cannot.
+    let mut entries = [0u16; 64];
+    for (sub, entries) in entries.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        for (e, entry) in entries.iter_mut().enumerate() {
+            *entry = u16::from(rows[8 * sub + e]) | (u16::from(ninth[sub]) << (8 - e)) & 256;
+        }
+    }
+    let row = |entry: usize| IQ3S_GRID[usize::from(entries[entry] & 511)];
     for (l, out) in levels.as_chunks_mut::<8>().0.iter_mut().take(32).enumerate() {
-        u.scales[l / 2] = odd(scales, l / 4);
-        let ninth = usize::from(ninth[l / 4]);
-        let row = |entry: usize| IQ3S_GRID[usize::from(rows[entry]) | ((ninth >> (entry % 8)) & 1) << 8];
         *out = signed(pair(row(2 * l), row(2 * l + 1)), NEGATIVE[usize::from(signs[l])]);
     }
 }
@@ -136,8 +155,11 @@ pub(crate) fn iq3_s(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
 /// Rows of -1, 0 and 1, shifted up or down by an eighth: in eighths.
 #[inline(always)]
 fn shifted(row: u64, down: bool) -> [i8; 8] {
-    let shift = if down { -1 } else { 1 };
-    row.to_le_bytes().map(|b| 8 * b as i8 + shift)
+    const TOP: u64 = 0x80 * ONES;
+    let eighths = (row << 3) & (0xf8 * ONES);
+    let shift = if down { 0xff * ONES } else { ONES };
+    // Bytes added without carries between them: the top bit of each apart.
+    (((eighths & !TOP) + (shift & !TOP)) ^ ((eighths ^ shift) & TOP)).to_le_bytes().map(|b| b as i8)
 }
 
 /// `d * (2 s + 1)` in eighths.

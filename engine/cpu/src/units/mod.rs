@@ -91,13 +91,13 @@ pub(crate) fn layout(ty: GgmlType) -> Option<Layout> {
 
 /// `N` bytes of a block from an offset on. Blocks have their type's size, so they are there; if not, zeros stand in.
 #[inline(always)]
-fn field<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
+pub(crate) fn field<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
     block.get(at..).and_then(|rest| rest.first_chunk()).unwrap_or(&[0; N])
 }
 
 /// The little-endian half at a byte offset, as a float.
 #[inline(always)]
-fn half(block: &[u8], at: usize) -> f32 {
+pub(crate) fn half(block: &[u8], at: usize) -> f32 {
     crate::dot::f16_to_f32(u16::from_le_bytes(*field(block, at)))
 }
 

@@ -29,11 +29,16 @@ pub(crate) fn q4_0(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     nibbles(field::<16>(b, 2), levels, |n, _| n as i8 - 8);
 }
 
-/// `d * nibble + m`: the minimum is subtracted, so its scale is `-m` over the whole unit.
+/// `d * level + m`: the minimum is subtracted, so its scale is `-m` over the whole unit.
 #[inline(always)]
-pub(crate) fn q4_1(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
+pub(crate) fn d_and_m(b: &[u8], u: &mut Scales) {
     (u.d, u.d_min) = (half(b, 0), -half(b, 2));
     u.mins[..2].fill(1);
+}
+
+#[inline(always)]
+pub(crate) fn q4_1(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
+    d_and_m(b, u);
     nibbles(field::<16>(b, 4), levels, |n, _| n as i8);
 }
 
@@ -52,8 +57,7 @@ pub(crate) fn q5_0(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
 
 #[inline(always)]
 pub(crate) fn q5_1(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    (u.d, u.d_min) = (half(b, 0), -half(b, 2));
-    u.mins[..2].fill(1);
+    d_and_m(b, u);
     five_bits(b, 4, levels, 0);
 }
 
@@ -65,24 +69,33 @@ pub(crate) fn iq4_nl(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
 
 /// Eight sub-blocks of 32 with 6-bit scales, offset by 32.
 #[inline(always)]
-pub(crate) fn iq4_xs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
+pub(crate) fn iq4_xs_scales(b: &[u8], u: &mut Scales) {
     u.d = half(b, 0);
     let high = u16::from_le_bytes(*field(b, 2));
     for sub in 0..8 {
         let scale = i16::from((b[4 + sub / 2] >> (4 * (sub % 2))) & 15) | (((high >> (2 * sub)) & 3) << 4) as i16;
         u.scales[2 * sub..2 * sub + 2].fill(scale - 32);
-        nibbles(field::<16>(b, 8 + 16 * sub), &mut levels[32 * sub..32 * sub + 32], |n, _| {
-            KVALUES_IQ4NL[usize::from(n)]
-        });
     }
 }
 
-/// An eight-bit exponent; the table is doubled, so the scale is half of `2^(e - 127)`.
+#[inline(always)]
+pub(crate) fn iq4_xs(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
+    iq4_xs_scales(b, u);
+    for (sub, levels) in levels.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        nibbles(field::<16>(b, 8 + 16 * sub), levels, |n, _| KVALUES_IQ4NL[usize::from(n)]);
+    }
+}
+
+/// `2^(e - 128)`, half of what the exponent says since the table is doubled; subnormal for the two smallest.
+#[inline(always)]
+pub(crate) fn half_power(e: u8) -> f32 {
+    let e = u32::from(e);
+    f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (e - 1) << 23 })
+}
+
 #[inline(always)]
 pub(crate) fn mxfp4(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    let e = u32::from(b[0]);
-    // 2^(e - 128): subnormal for the two smallest exponents.
-    u.d = f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (e - 1) << 23 });
+    u.d = half_power(b[0]);
     nibbles(field::<16>(b, 1), levels, |n, _| KVALUES_FP4[usize::from(n)]);
 }
 
