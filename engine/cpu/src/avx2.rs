@@ -8,7 +8,7 @@
 use crate::activations::{Activations, SUM};
 use crate::dot::join;
 use crate::product::{PARTIALS, rows_scalar};
-use crate::units::{GROUP, LONGEST, Layout, Scales, grid, k, small};
+use crate::units::{GROUP, LONGEST, Layout, Scales, grid, k};
 use std::arch::x86_64::*;
 
 mod unpack;
@@ -55,7 +55,7 @@ macro_rules! formats {
 }
 
 formats! {
-    Q8_0: 32 1 false small::q8_0;
+    Q8_0: 32 1 false unpack::q8_0;
     Q4_0: 32 1 false unpack::q4_0;
     Q4_1: 32 1 true unpack::q4_1;
     Q5_0: 32 1 false unpack::q5_0;
@@ -145,9 +145,17 @@ fn product<F: Format, const LEVELS: usize>(
         sums.fill([0.0; PARTIALS]);
         for first in (0..units).step_by(PARTIALS) {
             let n = PARTIALS.min(units - first);
-            fill::<F, LEVELS>(&mut chunk, row, block_bytes, first, n);
-            for (t, sums) in sums.iter_mut().enumerate() {
-                multiply::<F, LEVELS>(&chunk, x, t, first, n, sums);
+            // All but the last chunk are whole: for those the number of units is known to the compiler.
+            if n == PARTIALS {
+                fill::<F, LEVELS>(&mut chunk, row, block_bytes, first, PARTIALS);
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    multiply::<F, LEVELS>(&chunk, x, t, first, PARTIALS, sums);
+                }
+            } else {
+                fill::<F, LEVELS>(&mut chunk, row, block_bytes, first, n);
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    multiply::<F, LEVELS>(&chunk, x, t, first, n, sums);
+                }
             }
         }
         for (out, sums) in out.iter_mut().zip(&sums) {
@@ -157,6 +165,7 @@ fn product<F: Format, const LEVELS: usize>(
 }
 
 /// Takes `n` units of a row apart, from unit `first` on; those beyond count as zeros.
+#[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn fill<F: Format, const LEVELS: usize>(
     chunk: &mut Chunk<LEVELS>,
@@ -185,6 +194,7 @@ fn fill<F: Format, const LEVELS: usize>(
 }
 
 /// Multiplies a chunk with row `t` of the inputs.
+#[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn multiply<F: Format, const LEVELS: usize>(
     chunk: &Chunk<LEVELS>,

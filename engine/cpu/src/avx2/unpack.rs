@@ -3,7 +3,7 @@
 //! These replace the loops of [`crate::units::small`], which the compiler does not turn into shuffles. They are inlined
 //! into functions compiled for AVX2 and are called from nowhere else.
 
-use crate::units::{Scales, field, half, small};
+use crate::units::{Scales, field, small};
 use std::arch::x86_64::*;
 use strata_gguf::quant::tables::{KVALUES_FP4, KVALUES_IQ4NL};
 
@@ -37,6 +37,21 @@ fn fifth_bits(word: u32) -> __m256i {
     }
 }
 
+/// The little-endian half at a byte offset, by the processor's own conversion.
+#[inline(always)]
+fn half(block: &[u8], at: usize) -> f32 {
+    let bits = u16::from_le_bytes(*field(block, at));
+    // SAFETY: callers run on processors with F16C.
+    unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits.into()))) }
+}
+
+/// `d * level + m`, as [`small::d_and_m`].
+#[inline(always)]
+fn d_and_m(b: &[u8], u: &mut Scales) {
+    (u.d, u.d_min) = (half(b, 0), -half(b, 2));
+    u.mins[..2].fill(1);
+}
+
 #[inline(always)]
 fn store(levels: &mut [i8], v: __m256i) {
     if let Some(levels) = levels.first_chunk_mut::<32>() {
@@ -58,6 +73,13 @@ fn plus(a: __m256i, b: __m256i) -> __m256i {
 }
 
 #[inline(always)]
+pub(super) fn q8_0(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
+    u.d = half(b, 0);
+    // SAFETY: callers run on processors with AVX2; the array holds 32 bytes.
+    store(levels, unsafe { _mm256_loadu_si256(field::<32>(b, 2).as_ptr().cast()) });
+}
+
+#[inline(always)]
 pub(super) fn q4_0(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
     u.d = half(b, 0);
     store(levels, less(nibbles(field(b, 2)), 8));
@@ -65,7 +87,7 @@ pub(super) fn q4_0(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
 
 #[inline(always)]
 pub(super) fn q4_1(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    small::d_and_m(b, u);
+    d_and_m(b, u);
     store(levels, nibbles(field(b, 4)));
 }
 
@@ -77,7 +99,7 @@ pub(super) fn q5_0(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
 
 #[inline(always)]
 pub(super) fn q5_1(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
-    small::d_and_m(b, u);
+    d_and_m(b, u);
     store(levels, plus(nibbles(field(b, 8)), fifth_bits(u32::from_le_bytes(*field(b, 4)))));
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn q4_0(b: &[u8], _: usize, levels: &mut [i8], u: &mut Scales) {
 
 /// `d * level + m`: the minimum is subtracted, so its scale is `-m` over the whole unit.
 #[inline(always)]
-pub(crate) fn d_and_m(b: &[u8], u: &mut Scales) {
+fn d_and_m(b: &[u8], u: &mut Scales) {
     (u.d, u.d_min) = (half(b, 0), -half(b, 2));
     u.mins[..2].fill(1);
 }
