@@ -180,6 +180,77 @@ fn inputs_that_use_every_marker_are_refused() {
     assert_eq!(render(every + "<think>"), Err(TemplateError::Unprotectable));
 }
 
+/// What Python prints for the same, since lists, tuples and dictionaries are the template module's own.
+#[test]
+fn values_behave_as_in_python() {
+    let cases = [
+        (
+            "{{ (1, 'a') }} {{ (1,) }} {{ () }} {{ [1, [none, 1.5]] }} {{ {'k': (true, 2), 1: []} }}",
+            "(1, 'a') (1,) () [1, [None, 1.5]] {'k': (True, 2), 1: []}",
+        ),
+        (
+            "{{ 1 < 2 < 3 }} {{ 3 > 2 > 2 }} {{ 1 < 2 in [2] }} {{ 1 == 1.0 }} {{ [1, 2] == [1, 2] }} {{ {'a': 1} == {'a': 2} }}",
+            "True False True True True False",
+        ),
+        ("{{ 2 in [1, 2] }} {{ 'a' in {'a': 1} }} {{ 'b' not in 'abc' }}", "True True False"),
+        (
+            "{% set l = [1, 2, 3] %}{{ l[::-1] }} {{ l[1:] }} {{ l[-1] }} {{ 'abc'[::-1] }} {{ 'abc'[-1] }} {{ l * 2 }} {{ l + [4] }}",
+            "[3, 2, 1] [2, 3] 3 cba c [1, 2, 3, 1, 2, 3] [1, 2, 3, 4]",
+        ),
+        (
+            "{{ dict({'a': 1}, b=2, **{'c': 3}) }} {{ dict(a=1).items() | list }} {{ {'a': 1}.get('b', 2) }}",
+            "{'a': 1, 'b': 2, 'c': 3} [('a', 1)] 2",
+        ),
+        (
+            "{{ {'b': 1, 'a': 2} | dictsort }} {{ [3, 1, 2] | sort }} {{ [1, 1, 2] | unique | list }} {{ range(5, 0, -2) | list }}",
+            "[('a', 2), ('b', 1)] [1, 2, 3] [1, 2] [5, 3, 1]",
+        ),
+        (
+            "{% set ns = namespace({'a': 1}, b=[]) %}{% for i in range(3) %}{% set ns.b = ns.b + [i] %}{% endfor %}{{ ns.a }}{{ ns.b }}",
+            "1[0, 1, 2]",
+        ),
+        (
+            "{% for k, v in {'x': 1}.items() %}{{ k }}={{ v }}{% endfor %}{% for a, b in [(1, 2)] %}{{ a + b }}{% endfor %}",
+            "x=13",
+        ),
+        (
+            "{% for x in [1, 2, 3, 4] if x is even %}{{ loop.index }}:{{ x }}{% if not loop.last %}, {% endif %}{% endfor %}",
+            "1:2, 2:4",
+        ),
+        (
+            "{% for x in [1, [2, [3]]] recursive %}{% if x is iterable %}{{ loop(x) }}{% else %}{{ x }}{% endif %}{% endfor %}",
+            "123",
+        ),
+        ("{% for x in [1, 1, 2] %}{{ loop.changed(x) }}{{ loop.cycle('a', 'b') }} {% endfor %}", "Truea Falseb Truea "),
+        (
+            "{% macro m(x, y=2) %}{{ x }}{{ y }}{{ caller() if caller else '' }}{% endmacro %}{{ m(1) }}{{ m(y=3, x=[4]) }}{% call m(5) %}!{% endcall %}",
+            "12[4]352!",
+        ),
+        (
+            "{% set x %}a{% filter upper %}b{% endfilter %}{% endset %}{{ x }}{% with y = x ~ 1 %}{{ y }}{% endwith %}",
+            "aBaB1",
+        ),
+        (
+            "{{ 'a-b'.split('-') }} {{ ', '.join(['x', 'y']) }} {{ '{} {:>3}'.format('a', 1) }} {{ '%s=%d' | format('a', 1) }}",
+            "['a', 'b'] x, y a   1 a=1",
+        ),
+        (
+            "{{ messages | map(attribute='role') | join(',') }} {{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
+            "user 1",
+        ),
+        (
+            "{{ [1, 2, 3] | last }} {{ 'abc' | last }} {{ [] | last }} {{ [1, 2] | sum }} {{ 2.5 | round }} {{ [[1], [2]] | map('first') | list }}",
+            "3 c  3 2.0 [1, 2]",
+        ),
+    ];
+    for (source, text) in cases {
+        let chat = messages(json!([{"role": "user", "content": "x"}]));
+        let found = ChatTemplate::new(source)
+            .and_then(|t| t.render(&SpecialLiterals::default(), &chat, &RenderOptions::default()));
+        assert_eq!(found.map_err(|e| e.to_string()).as_ref().map(|p| p.text()), Ok(text.into()), "{source}");
+    }
+}
+
 #[test]
 fn templates_that_do_not_end_are_stopped() {
     let hostile = [
@@ -214,8 +285,14 @@ fn long_conversations_are_within_the_budget() {
         .map(|i| json!({"role": if i % 2 == 0 { "user" } else { "assistant" }, "content": format!("message {i}")}))
         .chain([json!({"role": "user", "content": "long text ".repeat(200_000)})])
         .collect();
+    // One message with a lot of text costs little beyond its bytes.
+    let large = "<think>a b</think> long text\n".repeat(300_000);
+    let tools = json!([{"role": "user", "content": "u"}, {"role": "assistant", "content": large, "tool_calls": [
+        {"function": {"name": "f", "arguments": {"text": large, "list": [large]}}}
+    ]}, {"role": "tool", "content": large}]);
     for source in [NANO, FEATURES] {
         let template = ChatTemplate::new(source).unwrap();
+        template.render(&SpecialLiterals::default(), &messages(tools.clone()), &RenderOptions::default()).unwrap();
         let prompt = template.render(nano().literals(), &chat, &RenderOptions::default()).unwrap();
         assert!(prompt.text().contains("message 3999"));
     }
@@ -227,7 +304,24 @@ fn errors_are_sentences() {
     assert!(error.starts_with("the chat template cannot be read: line 1: "), "{error}");
     let template = ChatTemplate::new("a\n{{ messages[9].role.x }}").unwrap();
     let error = template.render(&SpecialLiterals::default(), &[], &RenderOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("line 2: "), "{error}");
+    assert!(error.contains("line 2: ") && error.contains("`messages[9]` is undefined"), "{error}");
+    for (source, part) in [
+        ("{{ x.y.z }}", "`x` is undefined"),
+        ("{{ x | nosuch }}", "filter nosuch is unknown"),
+        ("{{ 1 is nosuch }}", "test nosuch is unknown"),
+        ("{{ nosuch() }}", "nosuch is unknown"),
+        ("{{ 'x'.nosuch() }}", "string has no method named nosuch"),
+        ("{{ 'x' | replace }}", "in the filter replace"),
+        ("{{ 1 + 'x' }}", "number and string"),
+        ("{% include 'x' %}", "unknown statement include"),
+        ("{{ raise_exception('a' * 100000) }}", "aaa…"),
+        ("{{ raise_exception('\n\u{200b}' * 1000) }}", "\\u{200b}"),
+    ] {
+        let found = ChatTemplate::new(source)
+            .and_then(|t| t.render(&SpecialLiterals::default(), &[], &RenderOptions::default()));
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains(part) && !error.contains('\n') && error.chars().count() < 320, "{source}: {error}");
+    }
 
     let mut meta = Metadata::new("m.gguf");
     let error = ChatTemplate::from_metadata(&meta).unwrap_err().to_string();

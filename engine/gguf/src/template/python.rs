@@ -1,14 +1,16 @@
 //! JSON as Python's `json.dumps` writes it, which is what models were trained on.
 
+use super::operators;
+use super::values::Budget;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 use std::borrow::Cow;
-
-/// Deepest nesting written, against templates that nest values without end.
-const MAX_DEPTH: usize = 128;
+use std::fmt::Write;
 
 /// How `json.dumps` lays out a value.
-struct Layout {
+struct Layout<'b> {
+    /// Where the text being written has to fit.
+    budget: &'b Budget,
     ensure_ascii: bool,
     /// Written as it is even when everything else is escaped to ASCII, because it is taken out of the text later.
     marker: Option<char>,
@@ -22,6 +24,7 @@ struct Layout {
 /// The filter `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`: transformers' definition,
 /// which differs from Jinja's own by not escaping for HTML and by keeping the order of keys.
 pub(super) fn tojson(
+    budget: &Budget,
     state: &State,
     value: &Value,
     args: Rest<Value>,
@@ -30,7 +33,9 @@ pub(super) fn tojson(
 ) -> Result<Value, Error> {
     let arg = |at: usize, name: &str| -> Result<Option<Value>, Error> {
         let named: Option<Value> = kwargs.get(name)?;
-        Ok(named.or_else(|| args.get(at).cloned()).filter(|v| !v.is_none() && !v.is_undefined()))
+        let value = named.or_else(|| args.get(at).cloned()).filter(|v| !v.is_none() && !v.is_undefined());
+        operators::create(budget, state, value.as_ref().map_or(0, operators::text_cost))?;
+        Ok(value)
     };
     let ensure_ascii = arg(0, "ensure_ascii")?.is_some_and(|v| v.is_true());
     let indent = match arg(1, "indent")? {
@@ -51,27 +56,22 @@ pub(super) fn tojson(
         None if indent.is_some() => (",".to_owned(), ": ".to_owned()),
         None => (", ".to_owned(), ": ".to_owned()),
     };
-    let layout = Layout { ensure_ascii, marker, sort_keys, indent, item_separator, key_separator };
+    let layout = Layout { budget, ensure_ascii, marker, sort_keys, indent, item_separator, key_separator };
     let mut out = String::new();
     layout.write(state, value, 0, &mut out)?;
     Ok(Value::from(out))
 }
 
-impl Layout {
+impl Layout<'_> {
     fn write(&self, state: &State, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
-        if depth > MAX_DEPTH {
-            return Err(Error::new(ErrorKind::InvalidOperation, "a value is nested too deep for tojson"));
-        }
-        state.consume_fuel(1)?;
+        state.consume_fuel(4)?;
         match value.kind() {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number if value.is_integer() => out.push_str(&value.to_string()),
             ValueKind::Number => out.push_str(&float(f64::try_from(value.clone())?)),
             ValueKind::String => {
-                let text = value.as_str().unwrap_or_default();
-                pay(state, text.len())?;
-                self.string(text, out);
+                self.string(state, value.as_str().unwrap_or_default(), out)?;
             }
             ValueKind::Seq | ValueKind::Iterable => {
                 let mut any = false;
@@ -94,8 +94,8 @@ impl Layout {
                 out.push('{');
                 for (i, (text, key)) in keys.iter().enumerate() {
                     self.gap(state, i > 0, depth + 1, out)?;
-                    pay(state, text.len() + self.key_separator.len())?;
-                    self.string(text, out);
+                    self.string(state, text, out)?;
+                    self.pay(state, self.key_separator.len(), out)?;
                     out.push_str(&self.key_separator);
                     self.write(state, &value.get_item(key)?, depth + 1, out)?;
                 }
@@ -110,7 +110,7 @@ impl Layout {
 
     fn gap(&self, state: &State, separate: bool, depth: usize, out: &mut String) -> Result<(), Error> {
         if separate {
-            pay(state, self.item_separator.len())?;
+            self.pay(state, self.item_separator.len(), out)?;
             out.push_str(&self.item_separator);
         }
         self.line(state, depth, out)
@@ -126,14 +126,26 @@ impl Layout {
 
     fn line(&self, state: &State, depth: usize, out: &mut String) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
-            pay(state, depth * indent.len())?;
+            self.pay(state, depth * indent.len(), out)?;
             out.push('\n');
             (0..depth).for_each(|_| out.push_str(indent));
         }
         Ok(())
     }
 
-    fn string(&self, text: &str, out: &mut String) {
+    /// Takes fuel for bytes about to be written and makes sure that they fit.
+    fn pay(&self, state: &State, bytes: usize, out: &str) -> Result<(), Error> {
+        self.budget.fits((out.len() + bytes) as u64)?;
+        operators::pay(state, 2 * bytes as u64)
+    }
+
+    fn string(&self, state: &State, text: &str, out: &mut String) -> Result<(), Error> {
+        let most = text.bytes().map(|b| match b {
+            b' '..=b'~' => 1 + usize::from(b == b'"' || b == b'\\'),
+            0x80.. if !self.ensure_ascii => 1,
+            _ => 6,
+        });
+        self.pay(state, most.sum(), out)?;
         out.push('"');
         for c in text.chars() {
             match c {
@@ -145,18 +157,16 @@ impl Layout {
                 '\u{8}' => out.push_str("\\b"),
                 '\u{c}' => out.push_str("\\f"),
                 c if c < ' ' || self.ensure_ascii && c > '~' && Some(c) != self.marker => {
-                    c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+                    c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                        let _ = write!(out, "\\u{unit:04x}"); // Strings take all that is written.
+                    });
                 }
                 c => out.push(c),
             }
         }
         out.push('"');
+        Ok(())
     }
-}
-
-/// Takes fuel for bytes about to be written, at the engine's own rate.
-fn pay(state: &State, bytes: usize) -> Result<(), Error> {
-    state.consume_fuel((bytes / 64) as u64)
 }
 
 /// A key of an object: Python turns numbers, truth values and None into text.
