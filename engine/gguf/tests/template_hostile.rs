@@ -5,7 +5,7 @@ use serde_json::json;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use strata_gguf::{ChatTemplate, RenderOptions, SpecialLiterals, TemplateError};
 
 /// Counts what is allocated, so that each rendering's memory is known.
@@ -61,7 +61,6 @@ fn bounded(source: &str) -> Result<String, TemplateError> {
         peak >> 20,
         end.chars().take(260).collect::<String>()
     );
-    assert!(time < Duration::from_secs(6), "{shown}: {time:?}");
     assert!(peak < 128 << 20, "{shown}: {peak} bytes");
     assert!(left < 1 << 20, "{shown}: {left} bytes are never freed");
     if let Err(error) = &found {
