@@ -63,6 +63,17 @@ pub static THREADS: Knob = Knob {
     ..PLAIN
 };
 
+/// `engine.isa`
+pub static ISA: Knob = Knob {
+    key: "engine.isa",
+    flag: "isa",
+    env: "STRATA_ISA",
+    kind: Kind::Choice(&["auto", "scalar", "avx2", "avx512"]),
+    help: "Instructions that the CPU kernels use; auto = the fastest that the processor has",
+    long_help: "The answer is the same for all of them.",
+    ..PLAIN
+};
+
 /// `engine.prefill_chunk`
 pub static PREFILL_CHUNK: Knob = Knob {
     key: "engine.prefill_chunk",
@@ -223,6 +234,7 @@ pub static KNOBS: &[&Knob] = &[
     &MODEL,
     &CTX,
     &THREADS,
+    &ISA,
     &PREFILL_CHUNK,
     &TEMP,
     &TOP_K,

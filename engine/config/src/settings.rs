@@ -16,6 +16,8 @@ pub struct Engine {
     pub ctx: usize,
     /// Threads that compute; 0 = one for each physical core.
     pub threads: usize,
+    /// Instructions of the CPU kernels; `auto` = the fastest that the processor has.
+    pub isa: String,
     /// Prompt tokens read in one pass.
     pub prefill_chunk: usize,
 }
@@ -83,6 +85,7 @@ impl Settings {
                 model: values.get(&MODEL).and_then(Value::as_path).map(Into::into),
                 ctx: values.int(&CTX)?,
                 threads: values.int(&THREADS)?,
+                isa: values.text(&ISA)?,
                 prefill_chunk: values.int(&PREFILL_CHUNK)?,
             },
             sampling: Sampling {
@@ -140,6 +143,11 @@ impl Resolved {
         value.ok_or_else(|| ConfigError::Missing { name: knob.key.into() })
     }
 
+    fn text(&self, knob: &Knob) -> Result<String, ConfigError> {
+        let value = self.get(knob).and_then(Value::as_str).map(String::from);
+        value.ok_or_else(|| ConfigError::Missing { name: knob.key.into() })
+    }
+
     fn float(&self, knob: &Knob) -> Result<f32, ConfigError> {
         let value = self.get(knob).and_then(Value::as_f64).map(|v| v as f32);
         value.ok_or_else(|| ConfigError::Missing { name: knob.key.into() })
@@ -193,7 +201,7 @@ mod tests {
     #[test]
     fn nothing_set_gives_the_defaults() {
         let s = resolve(empty());
-        assert_eq!(s.engine, Engine { model: None, ctx: 8192, threads: 0, prefill_chunk: 64 });
+        assert_eq!(s.engine, Engine { model: None, ctx: 8192, threads: 0, isa: "auto".into(), prefill_chunk: 64 });
         assert_eq!((s.sampling.temp, s.sampling.top_k, s.sampling.top_p), (0.0, 20, 0.95));
         assert_eq!((s.sampling.seed, &s.chat.system, s.chat.think), (None, &None, None));
         for (knob, value) in s.iter() {
@@ -235,14 +243,17 @@ mod tests {
         let mut layers = empty();
         layers[2] = Layer::from_toml(
             "x.toml",
-            "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nprefill_chunk = 3\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
+            "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nisa = 'scalar'\nprefill_chunk = 3\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
              min_p = 0.125\nrepeat_penalty = 1.5\nrepeat_last_n = 9\npresence_penalty = -1\nfrequency_penalty = 2\n\
              seed = 12\nmax_tokens = 13\n[chat]\nsystem = 's'\nthink = true",
         )
         .unwrap();
         let s = resolve(layers);
         assert!(s.iter().all(|(_, v)| v.is_some_and(|(_, origin)| origin == &Origin::File("x.toml".into()))));
-        assert_eq!(s.engine, Engine { model: Some("m.gguf".into()), ctx: 1, threads: 2, prefill_chunk: 3 });
+        assert_eq!(
+            s.engine,
+            Engine { model: Some("m.gguf".into()), ctx: 1, threads: 2, isa: "scalar".into(), prefill_chunk: 3 }
+        );
         let want = Sampling {
             temp: 0.5,
             top_k: 5,

@@ -51,61 +51,36 @@ pub fn attend(
     let group = heads / kv_heads;
     let isa = cpu.isa();
     cpu.pool().rows(out, dim, 1, |first, out| {
-        let (mut scores, mut part) = (Vec::new(), vec![0.0; dim]);
+        let (mut rows, mut scores, mut part) = (Vec::new(), Vec::new(), vec![0.0; dim]);
         for (at, out) in (first..).zip(out.chunks_exact_mut(dim)) {
             let (t, kv) = (at / heads, at % heads / group);
             let q = &q[at * dim..][..dim];
             let (stride, offset) = (kv_heads * dim, kv * dim);
+            rows.clear();
             match &selections[t] {
-                Selection::All(n) => {
-                    let positions = 0..*n as u32;
-                    attend_one(
-                        isa,
-                        q,
-                        &keys[offset..],
-                        &values[offset..],
-                        stride,
-                        positions,
-                        &mut scores,
-                        &mut part,
-                        out,
-                    );
-                }
-                Selection::Some(list) => {
-                    let positions = list.iter().copied();
-                    attend_one(
-                        isa,
-                        q,
-                        &keys[offset..],
-                        &values[offset..],
-                        stride,
-                        positions,
-                        &mut scores,
-                        &mut part,
-                        out,
-                    );
-                }
+                Selection::All(n) => rows.extend((0..*n).map(|p| p * stride)),
+                Selection::Some(list) => rows.extend(list.iter().map(|&p| p as usize * stride)),
             }
+            attend_one(isa, q, &keys[offset..], &values[offset..], &rows, &mut scores, &mut part, out);
             gate(isa, out, &gates[at * dim..][..dim]);
         }
     });
 }
 
+/// Attention of one head over the keys and values that begin at `rows`.
 fn attend_one(
     isa: Isa,
     q: &[f32],
     keys: &[f32],
     values: &[f32],
-    stride: usize,
-    positions: impl Iterator<Item = u32> + Clone,
+    rows: &[usize],
     scores: &mut Vec<f32>,
     part: &mut [f32],
     out: &mut [f32],
 ) {
     scores.clear();
-    let rows: Vec<usize> = positions.map(|p| p as usize * stride).collect();
     scores.resize(rows.len(), 0.0);
-    score(isa, q, keys, &rows, scores);
+    score(isa, q, keys, rows, scores);
     let sum = softmax_numerators(isa, scores);
     out.fill(0.0);
     for (weights, rows) in scores.chunks(BLOCK).zip(rows.chunks(BLOCK)) {

@@ -96,10 +96,17 @@ fn seeds_decide_what_is_drawn() {
 }
 
 #[test]
-fn threads_and_chunks_do_not_change_the_answer() {
+fn threads_chunks_and_instructions_do_not_change_the_answer() {
     let question = "Tell me a story about a fox.";
     let expected = json(&[question])["tokens"].clone();
-    for args in [["--threads", "1"], ["--threads", "3"], ["--prefill-chunk", "1"], ["--prefill-chunk", "7"]] {
+    let settings = [
+        ["--threads", "1"],
+        ["--threads", "2"],
+        ["--prefill-chunk", "1"],
+        ["--prefill-chunk", "7"],
+        ["--isa", "scalar"],
+    ];
+    for args in settings {
         assert_eq!(json(&[&args[..], &[question]].concat())["tokens"], expected, "{args:?}");
     }
 }

@@ -1,9 +1,10 @@
 //! From an open file to a loaded engine, with a progress bar.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Instant;
 use strata_config::Settings;
+use strata_cpu::{Cpu, Isa};
 use strata_gguf::Gguf;
 use strata_model::CpuOps;
 use strata_runtime::Engine;
@@ -11,8 +12,15 @@ use strata_runtime::Engine;
 /// Loads the engine; returns it with the seconds that took.
 pub(super) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
     let start = Instant::now();
+    let isa = match settings.engine.isa.as_str() {
+        "auto" => Isa::detect(),
+        name => Isa::from_name(name).with_context(|| {
+            let has: Vec<&str> = Isa::available().map(Isa::name).collect();
+            format!("this processor has no {name}, only {}", has.join(" and "))
+        })?,
+    };
     let bar = bar("loading", "layers", quiet);
-    let engine = Engine::load(gguf, CpuOps::new(settings.engine.threads), &mut |progress| {
+    let engine = Engine::load(gguf, CpuOps::on(Cpu::new(settings.engine.threads, isa)), &mut |progress| {
         bar.set_length(progress.of as u64);
         bar.set_position(progress.layers as u64);
     });
