@@ -23,16 +23,8 @@ pub(crate) fn join<const N: usize>(mut sums: [f32; N]) -> f32 {
 #[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     let n = a.len().min(b.len());
-    let (a, b) = (a[..n].as_chunks::<LANES>(), b[..n].as_chunks::<LANES>());
     let mut sums = [0.0f32; LANES];
-    for (x, y) in a.0.iter().zip(b.0) {
-        for lane in 0..LANES {
-            sums[lane] = x[lane].mul_add(y[lane], sums[lane]);
-        }
-    }
-    for (lane, (x, y)) in a.1.iter().zip(b.1).enumerate() {
-        sums[lane] = x.mul_add(*y, sums[lane]);
-    }
+    accumulate(&mut sums, &a[..n], &b[..n]);
     join(sums)
 }
 
@@ -116,6 +108,7 @@ fn rows_of(
     }
 }
 
+/// Adds the products of two slices of equal length to partial sums that begin at lane 0.
 #[inline(always)]
 fn accumulate(sums: &mut [f32; LANES], a: &[f32], b: &[f32]) {
     let (a, b) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());

@@ -5,7 +5,7 @@ use strata_cpu::delta::DeltaShape;
 use strata_gguf::{Gguf, Metadata};
 
 /// The one architecture this engine runs.
-const ARCHITECTURE: &str = "qwen4exp";
+pub const ARCHITECTURE: &str = "qwen4exp";
 
 /// What mixes tokens in a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,7 @@ pub struct CpuOps {
 }
 
 impl CpuOps {
-    /// With this many threads; 0 means one per available core.
+    /// With this many threads; 0 means what suits this machine. See [`strata_cpu::Pool::new`].
     pub fn new(threads: usize) -> CpuOps {
         CpuOps::on(Cpu::new(threads, Isa::detect()))
     }

@@ -34,7 +34,7 @@ mod ops;
 mod state;
 mod weights;
 
-pub use config::{Attention, Delta, Indexer, LayerKind, ModelConfig, NgramConfig};
+pub use config::{ARCHITECTURE, Attention, Delta, Indexer, LayerKind, ModelConfig, NgramConfig};
 pub use cpu::CpuOps;
 pub use error::{Error, Result};
 pub use forward::{Model, Observer, Output, Silent, Want};

@@ -247,10 +247,7 @@ impl<'a, O: Ops> Loader<'a, O> {
         if self.gguf.tensor(&name).is_none() {
             return Ok(1.0);
         }
-        let tensor = self.shaped(&name, &[1])?;
-        let mut value = [1.0];
-        quant::decode(tensor.ty(), tensor.data(), &mut value)
-            .map_err(|e| self.gguf.invalid(format!("tensor {name}: {e}")))?;
-        Ok(value[0])
+        // One value, so the product is that value.
+        Ok(self.values(&name, &[1])?.iter().product())
     }
 }

@@ -1,5 +1,6 @@
 //! The tensors a complete model has, those that are missing, and those nobody asked for.
 
+use super::key;
 use super::layers::{Kind, Layers};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -122,7 +123,7 @@ fn expected(gguf: &Gguf, layers: &Layers) -> Vec<String> {
     if !layers.ngram.is_empty() {
         names.push("per_layer_token_embd.weight".into());
     }
-    let ratios = gguf.meta().opt_u64s("qwen4exp.attention.compress_ratios").ok().flatten().unwrap_or_default();
+    let ratios = gguf.meta().opt_u64s(&key("attention.compress_ratios")).ok().flatten().unwrap_or_default();
     let selects = ratios.iter().any(|&r| r > 0) || gguf.tensors().iter().any(|t| t.name().contains(".indexer."));
     let indexer = if selects { INDEXER } else { &[] };
     for (i, &kind) in layers.kinds.iter().enumerate() {

@@ -17,9 +17,7 @@ pub(crate) use size::{Experts, Part, Sizes, is_routed};
 
 use serde::Serialize;
 use strata_gguf::{Gguf, Metadata};
-
-/// The architecture this engine runs.
-pub(crate) const ARCHITECTURE: &str = "qwen4exp";
+use strata_model::ARCHITECTURE;
 
 /// What is known about a model file.
 #[derive(Debug, Serialize)]

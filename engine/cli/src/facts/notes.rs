@@ -1,7 +1,8 @@
 //! What is odd about a model file.
 
-use super::{ARCHITECTURE, Facts, Kind, key};
+use super::{Facts, Kind, key};
 use strata_gguf::Gguf;
+use strata_model::ARCHITECTURE;
 
 /// Sentences about what a user should know, beyond missing and unknown tensors.
 pub(super) fn of(gguf: &Gguf, facts: &Facts) -> Vec<String> {
