@@ -1,6 +1,7 @@
 //! The text that is read: real, and another passage for every repetition. A repeated phrase would flatter every cache
 //! and have the router choose the same experts again and again.
 
+use crate::output;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use strata_gguf::{Special, Tokenizer, show_path};
@@ -42,10 +43,11 @@ impl Corpus {
     pub(crate) fn must_hold(&self, needed: usize) -> Result<()> {
         if self.tokens.len() < needed {
             bail!(
-                "the corpus {} has {} and this measurement reads {needed} different ones; \
+                "the corpus {} has {} and this measurement reads {} different ones; \
                  fewer --repetitions, a smaller --skip, shorter --prompt-tokens or a longer --corpus is needed",
                 self.name,
-                crate::output::count(self.tokens.len(), "token")
+                output::count(self.tokens.len(), "token"),
+                output::grouped(needed as u64)
             );
         }
         Ok(())

@@ -25,8 +25,9 @@ const SAMPLES: usize = 15;
 /// How much longer measuring takes than warming up.
 const WARM_UPS: f64 = 3.0;
 
-/// Resamplings for criterion's own estimates, its least. They lie beside the samples; our interval is our own.
-const RESAMPLES: usize = 1000;
+/// Resamplings for criterion's own estimates; it warns of 1000 and fewer. They lie beside the samples; our interval is
+/// our own.
+const RESAMPLES: usize = 2000;
 
 /// Bytes of the matrices of one type: twice the last-level cache, within these bounds.
 const BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
@@ -199,7 +200,7 @@ fn object(cell: &Cell, ceiling: &Series) -> Result<Value> {
 
 fn show(started: &Started, cells: &[Cell], ceiling: &Series, what: &str) -> Result<()> {
     started.say(&format!(
-        "{what}; memory is read at {:.2} GB/s, 95 % interval {}\n",
+        "{what}; memory is read at {:.2} GB/s, 95 % interval {}\n\n",
         ceiling.summary.median,
         interval(&ceiling.summary, 2)
     ))?;

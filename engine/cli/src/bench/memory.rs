@@ -92,7 +92,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     }
     let isa = Isa::detect();
     started.say(&format!(
-        "reading {} {repetitions} times, with {isa}; GB/s, medians with 95 % intervals\n",
+        "reading {} {repetitions} times, with {isa}; GB/s, medians with 95 % intervals\n\n",
         output::bytes(bytes)
     ))?;
     let bar = load::bar("reading", "numbers of threads", false);

@@ -219,7 +219,7 @@ fn details(prompt: usize, samples: &[Sample]) -> Value {
 fn headline(model: &Value, engine: &Engine<CpuOps>) -> String {
     let ops = engine.model().ops();
     format!(
-        "{}, {}, mostly {}; {}, {}\n",
+        "{}, {}, mostly {}; {}, {}\n\n",
         engine.name(),
         output::bytes(model["bytes"].as_u64().unwrap_or(0)),
         model["type"].as_str().unwrap_or("of no type"),

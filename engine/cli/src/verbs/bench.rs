@@ -9,46 +9,59 @@ use std::path::PathBuf;
 use strata_config::Verb;
 use strata_config::registry::{ISA, MODEL, THREADS};
 
-const ABOUT: &str = "\
+const ABOUT: &str = "Measure how fast this machine, its kernels and a model are";
+
+// Paragraphs are single lines: they are wrapped to the terminal's width.
+const LONG_ABOUT: &str = "\
 Measure how fast this machine, its kernels and a model are
 
-Start with `memory`: a model that writes reads each of the weights that a token uses once, so what memory gives is the
-most that any engine can reach. `kernels` shows how near to it the products of each block type come, `decode` and
+Start with `memory`: a model that writes reads each of the weights that a token uses once, so what memory gives is the \
+most that any engine can reach. `kernels` shows how near to it the products of each block type come, `decode` and \
 `prefill` what is left of that in a whole model, and `ab` whether a change made it faster.";
 
 const AFTER: &str = "\
-Figures are medians with a 95 % interval: a percentile bootstrap of the median, 10,000 resamples with
-a fixed seed, so the same samples give the same interval. One run that others disturbed does not move
-a median much; a difference smaller than the intervals is none (`strata bench ab` says so itself).
+Figures are medians with a 95 % interval: a percentile bootstrap of the median, 10,000 resamples with a fixed seed, so \
+the same samples give the same interval. One run that others disturbed does not move a median much. A difference \
+smaller than the intervals is none; `strata bench ab` says so itself.
 
-GB are 10^9 bytes. Results go to stdout, progress and notes to stderr. --json prints one document
-with every raw sample, the machine, the load before and after, the command and the date.
+GB are 10^9 bytes. Results go to stdout, progress and notes to stderr. --json prints one document with every raw \
+sample, the machine, the load before and after, the command and the date.
 
 Examples:
   strata bench memory
   strata bench kernels --types IQ3_S,Q4_K --tokens 1,8
   strata bench decode model.gguf --threads 8
   strata bench prefill model.gguf --prompt-tokens 512 --out results/prefill
-  strata bench ab \"decode --threads 4\" \"decode --threads 8\"";
+  strata bench ab \"decode --threads 4\" \"decode --threads 8\"
+
+`strata bench WHAT --help` says more about a measurement.";
+
+const MEMORY_HELP: &str = "\
+Threads share a buffer larger than the caches, whose pages were written before, and add up its words, each thread on a \
+core of its own. A pass over all of it is one sample.
+
+Examples:
+  strata bench memory
+  strata bench memory --threads 1,8,16 --size 4G --json";
 
 const KERNELS_HELP: &str = "\
-A figure is the weights' bytes divided by the time of a product: of a matrix of 1024 rows and 2560
-columns with the activations of 1 or more tokens, which are quantised already. Each call takes
-another matrix, so that weights come from memory. With more tokens in the window a weight that was
-read is used more often, and at some number the product, not memory, sets the speed: products per
-second (a multiplication with an addition each) then show more than GB/s.
+A figure is the weights' bytes divided by the time of a product: of a matrix of 1024 rows and 2560 columns with the \
+activations of 1 or more tokens, which are quantised already. Each call takes another matrix, so that weights come from \
+memory. With more tokens in the window a weight that was read is used more often, and at some number the product, not \
+memory, sets the speed: products per second (a multiplication with an addition each) then say more than GB/s. The \
+ceiling is measured before and after, with the same threads.
 
-Samples are taken by the criterion library. With --out its files are kept in DIR/criterion.
+Samples are taken by the criterion library. With --out its own files are kept in DIR/criterion.
 
 Examples:
   strata bench kernels
   strata bench kernels --types Q4_K,Q6_K --tokens 1 --threads 1 --seconds 2
   strata bench kernels --isa scalar --types Q4_K";
 
+/// What `decode` and `prefill` have in common.
 const TEXT_HELP: &str = "\
-Each repetition reads another passage of a real text, conversations that come with the binary or
-those of --corpus, in a session of its own. Tokens are greedy, and those that would end an answer
-do not. ";
+Each repetition reads another passage of a real text, conversations that come with the binary or the text of --corpus, \
+in a session of its own. Tokens are greedy, and those that would end an answer do not.";
 
 const DECODE_HELP: &str = "\
 The first token of an answer comes with the prompt, so N tokens are timed as N - 1.
@@ -68,15 +81,15 @@ Examples:
 const AB_ABOUT: &str = "\
 Compare two builds, two settings or two models, in turns
 
-A and B are each one quoted argument: what would stand behind `strata bench`, that is `decode` or `prefill` with flags.
-The path of another strata binary may stand before it; otherwise this one runs. Words are cut as a shell cuts them, with
-quotes and backslashes.";
+A and B are each one quoted argument: what would stand behind `strata bench`, that is `decode` or `prefill` with flags. \
+The path of another strata binary may stand before it; otherwise this one runs. Words are cut as a shell cuts them, \
+with quotes and backslashes.";
 
 const AB_HELP: &str = "\
-A round runs A and B once each, as processes of their own with --repetitions 1 behind their own
-warm-up, on the same text; the next round has another text and the other order (A B, B A, ...). What
-counts is the ratio B/A within a round: above 1, B is faster. The interval is that of the median of
-these ratios. When it holds 1 there is no difference that these rounds can show.
+A round runs A and B once each, as processes of their own with --repetitions 1 behind their own warm-up, on the same \
+text; the next round has another text and the other order (A B, B A, ...). What counts is the ratio B/A within a round: \
+above 1, B is faster. The interval is that of the median of these ratios. When it holds 1 there is no difference that \
+these rounds can show.
 
 --repetitions, --skip, --json and --out are not for A and B: the comparison sets them.
 
@@ -84,15 +97,15 @@ Examples:
   two settings:
     strata bench ab \"decode m.gguf --threads 4\" \"decode m.gguf --threads 8\"
   two builds, the old one kept elsewhere:
-    strata bench ab \"/tmp/old/strata prefill m.gguf\" \"prefill m.gguf\" --rounds 20
+    strata bench ab \"../old/strata prefill m.gguf\" \"prefill m.gguf\" --rounds 20
   two models:
     strata bench ab \"decode small.gguf\" \"decode 'my models/large.gguf'\" --out results/sizes";
 
 /// The verb's part of the command line.
 pub(crate) fn command() -> Command {
     Command::new("bench")
-        .about("Measure how fast this machine, its kernels and a model are")
-        .long_about(ABOUT)
+        .about(ABOUT)
+        .long_about(LONG_ABOUT)
         .after_help(AFTER)
         .subcommand_required(true)
         .subcommand_value_name("WHAT")
@@ -115,7 +128,7 @@ fn memory_command() -> Command {
             "Memory to read, such as 512M or 2G [default: 256M, or four times the last-level cache if that is more]",
         ))
         .arg(value("repetitions", "N", "15", "Passes over the memory, behind one that is not counted"))
-        .after_help("Examples:\n  strata bench memory\n  strata bench memory --threads 1,8,16 --size 4G --json")
+        .after_help(MEMORY_HELP)
 }
 
 fn kernels_command() -> Command {
@@ -129,18 +142,17 @@ fn kernels_command() -> Command {
 }
 
 fn decode_command() -> Command {
-    model_command("decode", "128")
-        .about("How fast a model writes")
-        .mut_arg("prompt-tokens", |a| a.help("Tokens of the prompt before the answer"))
-        .arg(value("output-tokens", "N", "128", "Tokens to write in each repetition, at least 2"))
-        .after_help(format!("{TEXT_HELP}{DECODE_HELP}"))
+    let lengths = [
+        value("prompt-tokens", "N", "128", "Tokens of the prompt before the answer"),
+        value("output-tokens", "N", "128", "Tokens to write in each repetition, at least 2"),
+    ];
+    model_command("decode", lengths).about("How fast a model writes").after_help(format!("{TEXT_HELP} {DECODE_HELP}"))
 }
 
 fn prefill_command() -> Command {
-    model_command("prefill", "128,512")
+    model_command("prefill", [value("prompt-tokens", "LIST", "128,512", "Lengths of prompts")])
         .about("How fast a model reads prompts")
-        .mut_arg("prompt-tokens", |a| a.value_name("LIST").help("Lengths of prompts"))
-        .after_help(format!("{TEXT_HELP}{PREFILL_HELP}"))
+        .after_help(format!("{TEXT_HELP} {PREFILL_HELP}"))
 }
 
 fn ab_command() -> Command {
@@ -155,16 +167,15 @@ fn ab_command() -> Command {
 }
 
 /// What `decode` and `prefill` share.
-fn model_command(name: &'static str, prompt: &'static str) -> Command {
-    let path = Arg::new(MODEL.key).value_name("MODEL").value_parser(value_parser!(PathBuf)).help(format!(
-        "{} [default: nano, built in, unless settings name another]",
-        MODEL.help.trim_start_matches("The model: ")
-    ));
+fn model_command(name: &'static str, lengths: impl IntoIterator<Item = Arg>) -> Command {
+    let path = Arg::new(MODEL.key).value_name("MODEL").value_parser(value_parser!(PathBuf)).help(
+        "A .gguf file, any shard of a set, or the folder of one model [default: nano, built in, unless settings name one]",
+    );
     let corpus = value("corpus", "FILE", "", "Text to read: UTF-8, or .jsonl with a \"text\" in each line")
         .value_parser(value_parser!(PathBuf));
     let command = common(Command::new(name))
         .arg(path)
-        .arg(value("prompt-tokens", "N", prompt, ""))
+        .args(lengths)
         .arg(value("repetitions", "N", "7", "Repetitions that count, each with another text"))
         .arg(value("warm-up", "N", "1", "Repetitions before them that do not"))
         .arg(corpus)

@@ -53,7 +53,8 @@ impl Side {
         let kind = kind.ok_or_else(|| refuse(text, "decode or prefill, with their flags behind it"))?;
         let arguments = rest.get(1..).unwrap_or_default().to_vec();
         let given = |flag: &&&str| {
-            let is = |word: &String| word == **flag || word.strip_prefix(**flag).is_some_and(|rest| rest.starts_with('='));
+            let is =
+                |word: &String| word == **flag || word.strip_prefix(**flag).is_some_and(|rest| rest.starts_with('='));
             arguments.iter().any(is)
         };
         if let Some(flag) = OURS.iter().find(given) {
