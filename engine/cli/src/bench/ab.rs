@@ -11,8 +11,8 @@ mod side;
 use super::report::{Measured, Series, Started, interval};
 use super::stats::Summary;
 use super::values;
-use crate::interrupt;
 use crate::output::Table;
+use crate::{interrupt, load};
 use anyhow::{Context, Result, bail};
 use clap::ArgMatches;
 use serde_json::{Value, json};
@@ -43,6 +43,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
 
     let mut rows: Vec<Row> = Vec::new();
     let mut runs = Vec::new();
+    // Otherwise the lines show how far it is.
+    let bar = load::bar("comparing", "rounds", !started.json);
+    bar.set_length(rounds as u64);
     for round in 0..rounds {
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         let mut documents = [Value::Null, Value::Null];
@@ -50,6 +53,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
             documents[which] = child::run(&sides[which], round, cancel)?;
         }
         add(&mut rows, &documents)?;
+        bar.inc(1);
         started.say(&line(round, &rows))?;
         runs.push(json!({
             "round": round + 1,
@@ -58,6 +62,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
             "b": kept(&documents[1], round),
         }));
     }
+    bar.finish_and_clear();
 
     let mut table = Table::new("lrrrrl");
     table.row(["", "A tokens/s", "B tokens/s", "B/A", "95 % interval", ""]);

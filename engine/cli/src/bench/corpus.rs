@@ -24,7 +24,7 @@ impl Corpus {
         let (name, text) = match path {
             None => ("conversations.jsonl (built in)".to_owned(), conversations(CONVERSATIONS)?),
             Some(path) => {
-                let name = show_path(path).to_string();
+                let name = show_path(path);
                 let bytes = std::fs::read(path).with_context(|| format!("cannot read the corpus {name}"))?;
                 let text = String::from_utf8(bytes)
                     .ok()

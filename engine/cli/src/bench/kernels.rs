@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use strata_cpu::Cpu;
-use strata_gguf::GgmlType;
+use strata_gguf::{GgmlType, show_path};
 
 /// Samples of each figure.
 const SAMPLES: usize = 15;
@@ -72,7 +72,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let types = values::types(matches, "types")?;
     let tokens = values::list(matches, "tokens", 1..=LONGEST)?;
     let seconds = values::seconds(matches, "seconds", 0.01..=60.0)?;
-    values::threads_fit(settings.engine.threads)?;
+    values::threads_fit(&settings)?;
     let isa = load::isa(&settings)?;
     let mut started = Started::begin("kernels", matches)?;
     settings.warnings().iter().for_each(|warning| started.note(warning));
@@ -136,7 +136,7 @@ fn folder(started: &Started) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
     match started.folder() {
         Some(dir) => {
             let dir = dir.join(CRITERION);
-            std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", strata_gguf::show_path(&dir)))?;
+            std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", show_path(&dir)))?;
             Ok((dir, None))
         }
         None => {
@@ -172,8 +172,8 @@ impl Bench<'_> {
         })?;
         let path = self.dir.join(ty.name()).join(tokens.to_string()).join("new/sample.json");
         let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("criterion left no samples in {}", strata_gguf::show_path(&path)))?;
-        seconds(&text).with_context(|| format!("{}", strata_gguf::show_path(&path)))
+            .with_context(|| format!("criterion left no samples in {}", show_path(&path)))?;
+        seconds(&text).with_context(|| show_path(&path))
     }
 }
 
@@ -236,11 +236,11 @@ mod tests {
 
     #[test]
     fn criterions_samples_are_read_back() {
-        let seconds = |text: &str| super::seconds(text).ok();
+        let read = |text: &str| seconds(text).ok();
         let text = r#"{"sampling_mode":"Flat","iters":[2.0,2.0],"times":[2000.0,3000.0]}"#;
-        assert_eq!(seconds(text), Some(vec![1e-6, 1.5e-6]));
+        assert_eq!(read(text), Some(vec![1e-6, 1.5e-6]));
         for bad in ["", "{}", r#"{"iters":[],"times":[]}"#, r#"{"iters":[0.0],"times":[1.0]}"#] {
-            assert_eq!(seconds(bad), None, "{bad}");
+            assert_eq!(read(bad), None, "{bad}");
         }
     }
 

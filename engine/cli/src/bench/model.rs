@@ -145,7 +145,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     let plan = Plan::of(kind, matches)?;
     // What is wrong with the command line is said before a large file is opened.
     let settings = flags::settings(matches, None)?;
-    values::threads_fit(settings.engine.threads)?;
+    values::threads_fit(&settings)?;
     load::isa(&settings)?;
     let gguf = builtin::open_model(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
@@ -169,9 +169,15 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
 
     let model = report::model(&gguf);
     started.say(&headline(&model, &engine))?;
+    // Otherwise the lines show how far it is.
+    let bar = load::bar("measuring", "repetitions", !started.json);
+    bar.set_length((plan.repetitions * plan.prompts.len()) as u64);
     let samples = plan.run(&engine, settings.engine.prefill_chunk, &mut corpus, cancel, &mut |sample| {
+        bar.inc(1);
         started.say(&line(kind, sample))
-    })?;
+    });
+    bar.finish_and_clear();
+    let samples = samples?;
 
     let mut series = Vec::new();
     for &prompt in &plan.prompts {

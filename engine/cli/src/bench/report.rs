@@ -27,7 +27,8 @@ pub(crate) struct Started {
     at: SystemTime,
     before: Moment,
     notes: Vec<String>,
-    json: bool,
+    /// Whether the document is all that goes to stdout.
+    pub(crate) json: bool,
     out: Option<PathBuf>,
 }
 

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use clap::ArgMatches;
 use std::ops::RangeInclusive;
-use strata_config::ConfigError;
+use strata_config::registry::THREADS;
+use strata_config::{ConfigError, Origin, Settings};
 use strata_gguf::GgmlType;
 
 /// The text given to a flag, or its default.
@@ -11,7 +12,7 @@ fn text<'a>(matches: &'a ArgMatches, id: &str) -> &'a str {
     matches.try_get_one::<String>(id).ok().flatten().map_or("", String::as_str)
 }
 
-/// What `--id` was given; empty when nothing was.
+/// The error that `--id` was given something else than what is expected.
 fn refuse(id: &str, found: &str, expected: impl Into<String>) -> ConfigError {
     ConfigError::value(format!("--{id}"), found, expected)
 }
@@ -121,13 +122,19 @@ pub(crate) fn threads_at_most() -> usize {
 
 /// Refuses more threads than there are logical CPUs. Other verbs lower the number with a line; figures would then
 /// stand under another number than was asked for.
-pub(crate) fn threads_fit(threads: usize) -> Result<(), ConfigError> {
-    let most = threads_at_most();
+pub(crate) fn threads_fit(settings: &Settings) -> Result<(), ConfigError> {
+    let (threads, most) = (settings.engine.threads, threads_at_most());
     if threads <= most {
         return Ok(());
     }
+    // The number may be from a variable or a file that was forgotten.
+    let name = match settings.origin(&THREADS) {
+        Some(Origin::Env) => THREADS.env.to_owned(),
+        Some(Origin::File(file)) => format!("{file}: {}", THREADS.key),
+        _ => format!("--{}", THREADS.flag),
+    };
     let expected = format!("at most {most}, the logical CPUs that this process may use");
-    Err(refuse("threads", &threads.to_string(), expected))
+    Err(ConfigError::value(name, &threads.to_string(), expected))
 }
 
 #[cfg(test)]

@@ -228,6 +228,13 @@ fn wrong_usage_is_2_with_what_was_found_and_expected() {
 }
 
 #[test]
+fn threads_from_elsewhere_are_named_as_such() {
+    let r = finish(strata(&["bench", "decode"]).env("STRATA_THREADS", "1024").output().unwrap());
+    assert_eq!((r.code, r.out.as_str()), (Some(2), ""));
+    assert!(r.err.contains("error: STRATA_THREADS is \"1024\", expected at most "), "{}", r.err);
+}
+
+#[test]
 fn what_cannot_be_measured_is_1_with_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &[u8]| {
