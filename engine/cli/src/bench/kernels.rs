@@ -180,7 +180,7 @@ impl Bench<'_> {
 /// The samples of criterion's `sample.json`, in seconds of a call.
 fn seconds(text: &str) -> Result<Vec<f64>> {
     let saved: Saved = serde_json::from_str(text)?;
-    let seconds: Vec<f64> = saved.times.iter().zip(&saved.iters).map(|(ns, calls)| ns / calls * 1e-9).collect();
+    let seconds: Vec<f64> = saved.times.iter().zip(&saved.iters).map(|(ns, calls)| ns / calls / 1e9).collect();
     if seconds.is_empty() || seconds.iter().any(|s| !s.is_finite() || *s <= 0.0) {
         bail!("the samples are no times");
     }
@@ -211,8 +211,8 @@ fn show(started: &Started, cells: &[Cell], ceiling: &Series, what: &str) -> Resu
         table.row([
             cell.ty.name().to_owned(),
             cell.tokens.to_string(),
-            format!("{median:.2}"),
-            interval(&cell.rate.summary, 2),
+            format!("{median:.3}"),
+            interval(&cell.rate.summary, 3),
             format!("{:.1}", cell.products()),
             format!("{:.0} %", 100.0 * median / ceiling.summary.median),
         ]);

@@ -107,16 +107,16 @@ mod tests {
     fn intervals_hold_the_true_median_about_as_often_as_they_say() {
         let mut random = Random::new(7);
         let mut held = 0;
-        for _ in 0..200 {
+        for _ in 0..60 {
             let samples: Vec<f64> = (0..25).map(|_| random.next() as f64 / u64::MAX as f64).collect();
             let [low, high] = Summary::of(&samples).unwrap().interval.unwrap();
             held += usize::from((low..=high).contains(&0.5));
         }
-        assert!((178..=200).contains(&held), "{held} of 200");
+        assert!((52..=60).contains(&held), "{held} of 60");
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(ProptestConfig::with_cases(8))]
 
         #[test]
         fn intervals_lie_around_the_median_and_within_the_samples(

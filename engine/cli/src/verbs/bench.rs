@@ -136,7 +136,7 @@ fn kernels_command() -> Command {
         .about("How fast weights of each block type are multiplied, beside the speed of memory")
         .arg(value("types", "LIST", "all", "Block types, such as Q4_K,IQ3_S"))
         .arg(value("tokens", "LIST", "1,4,8,64", "Tokens in the window that weights are multiplied with"))
-        .arg(value("seconds", "S", "0.3", "Time for each figure, behind a third of it for warming up"))
+        .arg(value("seconds", "S", "0.2", "Time for each figure, behind a third of it for warming up"))
         .after_help(KERNELS_HELP);
     flags::add_these(command, [&THREADS, &ISA])
 }
