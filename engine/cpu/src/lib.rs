@@ -50,6 +50,7 @@ pub mod rope;
 pub mod router;
 
 mod activations;
+mod arranged;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod cpu;
