@@ -51,14 +51,14 @@ pub mod router;
 
 mod activations;
 mod arranged;
-#[cfg(target_arch = "x86_64")]
-mod avx2;
 mod cpu;
 mod dot;
 mod isa;
 mod product;
 mod rows;
 mod units;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub use activations::{Activations, Block};
 pub use cpu::Cpu;

@@ -59,11 +59,7 @@ fn look_up(table: &[i8; 16], numbers: [__m256i; 8]) -> [__m256i; 8] {
 /// Adds a fifth bit, from the 32-bit word at an offset of each block, to nibbles in the order of halves.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn with_fifth<const BYTES: usize>(
-    blocks: &Blocks<'_, BYTES>,
-    offset: usize,
-    nibbles: [__m256i; 8],
-) -> [__m256i; 8] {
+fn with_fifth<const BYTES: usize>(blocks: &Blocks<'_, BYTES>, offset: usize, nibbles: [__m256i; 8]) -> [__m256i; 8] {
     let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
     let spread = |half: i64| {
         let (a, b) = (0x0101_0101_0101_0101 * (2 * half), 0x0101_0101_0101_0101 * (2 * half + 1));

@@ -66,7 +66,8 @@ fn ninth_bits(word: u16) -> __m256i {
 #[target_feature(enable = "avx2")]
 fn with_parity(seven: __m256i) -> __m256i {
     const ODD: i8 = i8::MIN;
-    let parity = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, ODD, ODD, 0, ODD, 0, 0, ODD, ODD, 0, 0, ODD, 0, ODD, ODD, 0));
+    let parity =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, ODD, ODD, 0, ODD, 0, 0, ODD, ODD, 0, 0, ODD, 0, ODD, ODD, 0));
     let low = _mm256_set1_epi8(15);
     let a = _mm256_shuffle_epi8(parity, _mm256_and_si256(seven, low));
     let b = _mm256_shuffle_epi8(parity, _mm256_and_si256(_mm256_srli_epi16(seven, 4), low));
@@ -131,8 +132,21 @@ fn signed(entries: &Entries, run: usize, offset: i16) -> __m256i {
     _mm256_add_epi8(level, _mm256_set1_epi8(offset as i8))
 }
 
+/// [`signed`] for 64 levels.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn signed_wide(entries: &Entries, run: usize, offset: i16) -> __m512i {
+    let Entries { levels, changes } = entries;
+    let zeros = _mm512_setzero_si512();
+    // SAFETY: the array holds 64 bytes.
+    let magnitudes = unsafe { _mm512_loadu_si512(levels.as_chunks::<64>().0[run].as_ptr().cast()) };
+    let negative = u64::from(changes[2 * run]) | u64::from(changes[2 * run + 1]) << 32;
+    let level = _mm512_mask_sub_epi8(magnitudes, negative, zeros, magnitudes);
+    _mm512_add_epi8(level, _mm512_set1_epi8(offset as i8))
+}
+
 macro_rules! book {
-    ($(#[$doc:meta])* $name:ident[$bytes:literal] $offset:literal, $look_up:expr, $scales:expr, $levels:expr) => {
+    ($(#[$doc:meta])* $name:ident[$bytes:literal] $offset:literal, $look_up:expr, $scales:expr, $levels:expr $(, $wide:expr)?) => {
         $(#[$doc])*
         pub(super) struct $name;
         impl Long<$bytes> for $name {
@@ -152,6 +166,13 @@ macro_rules! book {
             unsafe fn bytes(_: &[u8; $bytes], entries: &Entries, run: usize) -> __m256i {
                 $levels(entries, run, $offset)
             }
+            $(
+                #[inline]
+                #[target_feature(enable = "avx2,avx512f,avx512bw")]
+                unsafe fn wide_bytes(_: &[u8; $bytes], entries: &Entries, run: usize) -> __m512i {
+                    $wide(entries, run, $offset)
+                }
+            )?
         }
     };
 }
@@ -180,7 +201,8 @@ book!(
     |b: &[u8; 66]| {
         plain(of_sub_blocks(_mm256_srli_epi32(odd_words(at(b, 2)), 28)), half(*at(b, 0)) * 0.125)
     },
-    signed
+    signed,
+    signed_wide
 );
 book!(
     /// `d * (s + 1/2) / 4`. Row numbers of nine bits with seven signs.
@@ -198,7 +220,8 @@ book!(
         entries.changes = store_words(with_parity(_mm256_permute4x64_epi64::<0b11_01_10_00>(seven)));
     },
     |b: &[u8; 74]| plain(of_groups(at(b, 66)), half(*at(b, 0)) * 0.125),
-    signed
+    signed,
+    signed_wide
 );
 book!(
     /// `d * (s + 1/2) / 4`. Row numbers of ten bits, two of them apart, and eight signs.
@@ -217,7 +240,8 @@ book!(
         entries.changes = store_words(load32(at(b, 34)));
     },
     |b: &[u8; 82]| plain(of_groups(at(b, 74)), half(*at(b, 0)) * 0.125),
-    signed
+    signed,
+    signed_wide
 );
 book!(
     /// `d * (s + 1/2) / 2`. Row numbers of a byte, then a word of signs and a scale for each 32 values.
@@ -231,7 +255,8 @@ book!(
     |b: &[u8; 98]| {
         plain(of_sub_blocks(_mm256_srli_epi32(load32(at(b, 66)), 28)), half(*at(b, 0)) * 0.25)
     },
-    signed
+    signed,
+    signed_wide
 );
 book!(
     /// `d * (2 s + 1)`. Row numbers of nine bits, one of them apart, and eight signs.
@@ -250,7 +275,8 @@ book!(
         let s = _mm256_srlv_epi32(_mm256_set1_epi32(word(b, 106) as i32), nibbles);
         plain(of_sub_blocks(_mm256_and_si256(s, _mm256_set1_epi32(15))), half(*at(b, 0)))
     },
-    signed
+    signed,
+    signed_wide
 );
 
 /// Rows of -1, 0 and 1 in eighths, each group of eight shifted by one up or down, plus an offset.
