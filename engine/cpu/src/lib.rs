@@ -51,14 +51,15 @@ pub mod rope;
 pub mod router;
 
 mod activations;
-#[cfg(target_arch = "x86_64")]
-mod avx2;
+mod arranged;
 mod cpu;
 mod dot;
 mod isa;
 mod product;
 mod rows;
 mod units;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub use activations::{Activations, Block};
 pub use cpu::Cpu;
