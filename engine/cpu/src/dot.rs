@@ -1,6 +1,7 @@
 //! Sums of float products: their order is part of the engine's results.
 
-use crate::isa::per_isa;
+use crate::isa::{Isa, Level};
+use strata_gguf::GgmlType;
 
 /// Partial sums kept side by side: enough to hide the latency of fused multiply-add, and one per lane of a GPU's warp.
 pub(crate) const LANES: usize = 32;
@@ -28,38 +29,51 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     join(sums)
 }
 
-per_isa! {
-    /// `out[r][t] = scale * (row r of the weights) · x[t]` for F32 weights in little-endian bytes.
-    ///
-    /// `rows` holds whole rows of `cols` values; `x` is `[t][cols]`.
-    pub(crate) fn rows_f32(isa: Isa, rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
-        rows_of(rows, cols, 4, scale, x, out, |bytes, values: &mut [f32]| {
-            for (v, b) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                *v = f32::from_le_bytes(*b);
-            }
-        });
+/// `out[r][t] = scale * (row r of the weights) · x[t]` for float weights of type `ty`.
+///
+/// `rows` holds whole rows of `cols` values; `x` is `[t][cols]`.
+pub(crate) fn rows(isa: Isa, ty: GgmlType, rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
+    if cols == 0 || x.is_empty() {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        use crate::x86::floats::{BF16, F16, F32, floats, floats_wide};
+        match (isa.level(), ty) {
+            // SAFETY: an `Isa` above scalar exists only where its features were found.
+            (Level::Avx2, GgmlType::BF16) => return unsafe { floats::<BF16>(rows, cols, scale, x, out) },
+            // SAFETY: as above.
+            (Level::Avx2, GgmlType::F16) => return unsafe { floats::<F16>(rows, cols, scale, x, out) },
+            // SAFETY: as above.
+            (Level::Avx2, _) => return unsafe { floats::<F32>(rows, cols, scale, x, out) },
+            // SAFETY: as above.
+            (Level::Avx512, GgmlType::BF16) => return unsafe { floats_wide::<BF16>(rows, cols, scale, x, out) },
+            // SAFETY: as above.
+            (Level::Avx512, GgmlType::F16) => return unsafe { floats_wide::<F16>(rows, cols, scale, x, out) },
+            // SAFETY: as above.
+            (Level::Avx512, _) => return unsafe { floats_wide::<F32>(rows, cols, scale, x, out) },
+            (Level::Scalar, _) => {}
+        }
+    }
+    let size = ty.block_bytes();
+    let mut values = vec![0.0; cols];
+    for (row, out) in rows.chunks_exact(cols * size).zip(out.chunks_exact_mut(x.len() / cols)) {
+        for (value, bytes) in values.iter_mut().zip(row.chunks_exact(size)) {
+            *value = value_of(ty, bytes);
+        }
+        for (out, x) in out.iter_mut().zip(x.chunks_exact(cols)) {
+            *out = dot(&values, x) * scale;
+        }
     }
 }
 
-per_isa! {
-    /// [`rows_f32`] for BF16 weights.
-    pub(crate) fn rows_bf16(isa: Isa, rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
-        rows_of(rows, cols, 2, scale, x, out, |bytes, values: &mut [f32]| {
-            for (v, b) in values.iter_mut().zip(bytes.as_chunks::<2>().0) {
-                *v = f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16);
-            }
-        });
-    }
-}
-
-per_isa! {
-    /// [`rows_f32`] for F16 weights.
-    pub(crate) fn rows_f16(isa: Isa, rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
-        rows_of(rows, cols, 2, scale, x, out, |bytes, values: &mut [f32]| {
-            for (v, b) in values.iter_mut().zip(bytes.as_chunks::<2>().0) {
-                *v = f16_to_f32(u16::from_le_bytes(*b));
-            }
-        });
+/// A little-endian float of type `ty`.
+fn value_of(ty: GgmlType, bytes: &[u8]) -> f32 {
+    match (ty, bytes) {
+        (GgmlType::BF16, &[a, b]) => f32::from_bits(u32::from(u16::from_le_bytes([a, b])) << 16),
+        (GgmlType::F16, &[a, b]) => f16_to_f32(u16::from_le_bytes([a, b])),
+        (_, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
+        _ => 0.0,
     }
 }
 
@@ -74,38 +88,6 @@ pub(crate) fn f16_to_f32(half: u16) -> f32 {
     let magnitude = if rest < 0x0400 { subnormal } else { normal };
     let magnitude = if rest >= 0x7c00 { special } else { magnitude };
     f32::from_bits(magnitude.to_bits() | sign)
-}
-
-/// Values converted at a time: a multiple of [`LANES`].
-const PIECE: usize = 256;
-
-#[inline(always)]
-fn rows_of(
-    rows: &[u8],
-    cols: usize,
-    size: usize,
-    scale: f32,
-    x: &[f32],
-    out: &mut [f32],
-    convert: impl Fn(&[u8], &mut [f32]),
-) {
-    let inputs = x.len() / cols.max(1);
-    let mut values = [0.0f32; PIECE];
-    let mut sums = vec![[0.0f32; LANES]; inputs];
-    for (row, out) in rows.chunks_exact(cols * size).zip(out.chunks_exact_mut(inputs)) {
-        sums.fill([0.0; LANES]);
-        for (piece, bytes) in row.chunks(PIECE * size).enumerate() {
-            let n = bytes.len() / size;
-            convert(bytes, &mut values[..n]);
-            for (t, sums) in sums.iter_mut().enumerate() {
-                let x = &x[t * cols + piece * PIECE..][..n];
-                accumulate(sums, &values[..n], x);
-            }
-        }
-        for (out, sums) in out.iter_mut().zip(&sums) {
-            *out = join(*sums) * scale;
-        }
-    }
 }
 
 /// Adds the products of two slices of equal length to partial sums that begin at lane 0.
@@ -127,7 +109,6 @@ fn accumulate(sums: &mut [f32; LANES], a: &[f32], b: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Isa;
 
     fn wave(n: usize, f: f32) -> Vec<f32> {
         (0..n).map(|i| (i as f32 * f).sin() * 3.0).collect()
@@ -143,14 +124,26 @@ mod tests {
     #[test]
     fn rows_have_the_bits_of_dot_on_every_isa() {
         for cols in [1, 31, 32, 64, 255, 256, 257, 640] {
-            let (w, x) = (wave(cols * 3, 0.37), wave(cols * 5, 0.11));
-            let bytes: Vec<u8> = w.iter().flat_map(|v| v.to_le_bytes()).collect();
-            let expected: Vec<f32> =
-                w.chunks(cols).flat_map(|w| x.chunks(cols).map(move |x| dot(w, x) * 0.5)).collect();
-            for isa in Isa::available() {
-                let mut out = vec![0.0; 15];
-                rows_f32(isa, &bytes, cols, 0.5, &x, &mut out);
-                assert_eq!(out, expected, "{isa}, {cols} columns");
+            let (w, x) = (wave(cols * 3, 0.37), wave(cols * 11, 0.11));
+            let f16 = |v: f32| half::f16::from_f32(v).to_bits().to_le_bytes();
+            let bf16 = |v: f32| half::bf16::from_f32(v).to_bits().to_le_bytes();
+            let forms: [(GgmlType, Vec<u8>); 3] = [
+                (GgmlType::F32, w.iter().flat_map(|v| v.to_le_bytes()).collect()),
+                (GgmlType::F16, w.iter().flat_map(|&v| f16(v)).collect()),
+                (GgmlType::BF16, w.iter().flat_map(|&v| bf16(v)).collect()),
+            ];
+            for (ty, bytes) in forms {
+                let w: Vec<f32> = bytes.chunks(ty.block_bytes()).map(|b| value_of(ty, b)).collect();
+                for inputs in [1, 2, 5, 11] {
+                    let x = &x[..inputs * cols];
+                    let expected: Vec<f32> =
+                        w.chunks(cols).flat_map(|w| x.chunks(cols).map(move |x| dot(w, x) * 0.5)).collect();
+                    for isa in Isa::available() {
+                        let mut out = vec![0.0; 3 * inputs];
+                        rows(isa, ty, &bytes, cols, 0.5, x, &mut out);
+                        assert_eq!(out, expected, "{isa}, {ty}, {cols} columns, {inputs} inputs");
+                    }
+                }
             }
         }
     }

@@ -96,11 +96,7 @@ impl Matrix {
 pub(crate) fn mul_rows(cpu: &Cpu, ty: GgmlType, bytes: &[u8], scale: f32, inputs: Inputs<'_>, out: &mut [f32]) {
     match inputs {
         Inputs::Integers(x) => product::rows(cpu.isa(), ty, bytes, scale, x, out),
-        Inputs::Floats { x, cols } => match ty {
-            GgmlType::BF16 => dot::rows_bf16(cpu.isa(), bytes, cols, scale, x, out),
-            GgmlType::F16 => dot::rows_f16(cpu.isa(), bytes, cols, scale, x, out),
-            _ => dot::rows_f32(cpu.isa(), bytes, cols, scale, x, out),
-        },
+        Inputs::Floats { x, cols } => dot::rows(cpu.isa(), ty, bytes, cols, scale, x, out),
     }
 }
 

@@ -17,6 +17,7 @@ use std::arch::x86_64::*;
 use strata_gguf::GgmlType;
 
 mod books;
+pub(crate) mod floats;
 mod k;
 mod long;
 mod nibbles;

@@ -1,0 +1,182 @@
+//! Products with float weights: bit for bit what [`crate::dot`] computes.
+//!
+//! The 32 partial sums of several inputs stay in registers while a row of weights goes by.
+
+use crate::dot::{LANES, f16_to_f32, join};
+use std::arch::x86_64::*;
+
+/// A type of float weights.
+pub(crate) trait Float {
+    /// Bytes of a value.
+    const BYTES: usize;
+
+    /// Eight values from 8 * [`BYTES`](Float::BYTES) bytes on.
+    ///
+    /// # Safety
+    /// The processor has AVX2 and F16C; the bytes can be read.
+    unsafe fn eight(from: *const u8) -> __m256;
+
+    /// Sixteen values from 16 * [`BYTES`](Float::BYTES) bytes on.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F; the bytes can be read.
+    unsafe fn sixteen(from: *const u8) -> __m512;
+
+    /// A value.
+    fn one(bytes: &[u8]) -> f32;
+}
+
+pub(crate) struct F32;
+pub(crate) struct F16;
+pub(crate) struct BF16;
+
+/// The first `N` bytes, or zeros when there are fewer.
+fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.first_chunk().copied().unwrap_or([0; N])
+}
+
+impl Float for F32 {
+    const BYTES: usize = 4;
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn eight(from: *const u8) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_ps(from.cast()) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn sixteen(from: *const u8) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_ps(from.cast()) }
+    }
+
+    fn one(bytes: &[u8]) -> f32 {
+        f32::from_le_bytes(first(bytes))
+    }
+}
+
+impl Float for F16 {
+    const BYTES: usize = 2;
+
+    #[inline]
+    #[target_feature(enable = "avx2,f16c")]
+    unsafe fn eight(from: *const u8) -> __m256 {
+        // SAFETY: the caller's promise.
+        _mm256_cvtph_ps(unsafe { _mm_loadu_si128(from.cast()) })
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn sixteen(from: *const u8) -> __m512 {
+        // SAFETY: the caller's promise.
+        _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(from.cast()) })
+    }
+
+    fn one(bytes: &[u8]) -> f32 {
+        f16_to_f32(u16::from_le_bytes(first(bytes)))
+    }
+}
+
+impl Float for BF16 {
+    const BYTES: usize = 2;
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn eight(from: *const u8) -> __m256 {
+        // SAFETY: the caller's promise.
+        let halves = unsafe { _mm_loadu_si128(from.cast()) };
+        _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn sixteen(from: *const u8) -> __m512 {
+        // SAFETY: the caller's promise.
+        let halves = unsafe { _mm256_loadu_si256(from.cast()) };
+        _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16))
+    }
+
+    fn one(bytes: &[u8]) -> f32 {
+        f32::from_bits(u32::from(u16::from_le_bytes(first(bytes))) << 16)
+    }
+}
+
+macro_rules! level {
+    (
+        $(#[$doc:meta])* $name:ident $features:literal, $many:literal inputs, $width:literal values,
+        $zero:ident $weights:ident $load:ident $fma:ident $store:ident
+    ) => {
+        $(#[$doc])*
+        #[target_feature(enable = $features)]
+        pub(crate) fn $name<F: Float>(rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
+            /// Vectors of partial sums.
+            const VECTORS: usize = LANES / $width;
+
+            /// Columns `first` to `first + N - 1` of the output.
+            #[target_feature(enable = $features)]
+            fn columns<F: Float, const N: usize>(
+                rows: &[u8],
+                cols: usize,
+                scale: f32,
+                x: &[f32],
+                first: usize,
+                out: &mut [f32],
+            ) {
+                let inputs = x.len() / cols;
+                let x: [&[f32]; N] = std::array::from_fn(|n| &x[(first + n) * cols..(first + n + 1) * cols]);
+                let whole = cols / LANES * LANES;
+                for (row, out) in rows.chunks_exact(cols * F::BYTES).zip(out.chunks_exact_mut(inputs)) {
+                    let mut sums = [[$zero(); VECTORS]; N];
+                    for at in (0..whole).step_by(LANES) {
+                        for v in 0..VECTORS {
+                            let i = at + v * $width;
+                            // SAFETY: the row and the inputs have `cols` values, and a vector's end is at most `whole`.
+                            let weights = unsafe { F::$weights(row.as_ptr().add(i * F::BYTES)) };
+                            for n in 0..N {
+                                // SAFETY: as above.
+                                let x = unsafe { $load(x[n].as_ptr().add(i)) };
+                                sums[n][v] = $fma(weights, x, sums[n][v]);
+                            }
+                        }
+                    }
+                    for n in 0..N {
+                        let mut lanes = [0.0; LANES];
+                        for (v, lanes) in lanes.as_chunks_mut::<$width>().0.iter_mut().enumerate() {
+                            // SAFETY: the array holds a vector.
+                            unsafe { $store(lanes.as_mut_ptr(), sums[n][v]) };
+                        }
+                        let rest = row[whole * F::BYTES..].chunks_exact(F::BYTES);
+                        for ((lane, bytes), x) in lanes.iter_mut().zip(rest).zip(&x[n][whole..]) {
+                            *lane = F::one(bytes).mul_add(*x, *lane);
+                        }
+                        out[first + n] = join(lanes) * scale;
+                    }
+                }
+            }
+
+            let inputs = x.len() / cols.max(1);
+            let mut first = 0;
+            while first + $many <= inputs {
+                columns::<F, $many>(rows, cols, scale, x, first, out);
+                first += $many;
+            }
+            while first < inputs {
+                columns::<F, 1>(rows, cols, scale, x, first, out);
+                first += 1;
+            }
+        }
+    };
+}
+
+level!(
+    /// `out[r][t] = scale * (row r) · x[t]`, with AVX2: twelve registers hold the sums of three inputs.
+    floats "avx2,fma,f16c", 3 inputs, 8 values,
+    _mm256_setzero_ps eight _mm256_loadu_ps _mm256_fmadd_ps _mm256_storeu_ps
+);
+level!(
+    /// `out[r][t] = scale * (row r) · x[t]`, with AVX-512: sixteen registers hold the sums of eight inputs.
+    floats_wide "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni", 8 inputs, 16 values,
+    _mm512_setzero_ps sixteen _mm512_loadu_ps _mm512_fmadd_ps _mm512_storeu_ps
+);
