@@ -57,6 +57,8 @@ mod dot;
 mod isa;
 mod product;
 mod rows;
+mod scratch;
+mod stripes;
 mod units;
 
 pub use activations::{Activations, Block};
