@@ -1,6 +1,9 @@
 //! Activations as 8-bit integers, for products with integer weights.
 
+use crate::arranged::{Chunk, Order, arrange};
 use crate::isa::{Isa, per_isa};
+use crate::product::PARTIALS;
+use std::sync::OnceLock;
 
 /// Values that share a scale beside weights of 256-value blocks.
 pub(crate) const LONG_BLOCK: usize = 256;
@@ -36,6 +39,11 @@ pub struct Activations {
     scales: Vec<f32>,
     /// `[rows][cols / 16]`: the sum of each 16 integers.
     sums: Vec<i16>,
+    /// The same in other orders, made when first wanted.
+    halves: OnceLock<Vec<Chunk>>,
+    planes: OnceLock<Vec<Chunk>>,
+    /// `[rows][cols / 256 rounded up to eights]`: the scale of each 256 values, then zeros.
+    units: OnceLock<Vec<[f32; PARTIALS]>>,
 }
 
 /// One quantised row.
@@ -55,6 +63,9 @@ impl Activations {
             values: vec![0; rows * cols],
             scales: vec![0.0; rows * (cols / SHORT_BLOCK)],
             sums: vec![0; rows * (cols / SUM)],
+            halves: OnceLock::new(),
+            planes: OnceLock::new(),
+            units: OnceLock::new(),
         };
         let block = if block == Block::Long { LONG_BLOCK } else { SHORT_BLOCK };
         quantise(isa, x, block, &mut a.values, &mut a.scales, &mut a.sums);
@@ -71,6 +82,34 @@ impl Activations {
         self.cols
     }
 
+    /// The rows in another order, each of `cols / 256` chunks, rounded up.
+    pub(crate) fn arranged(&self, order: Order) -> &[Chunk] {
+        let form = match order {
+            Order::Halves => &self.halves,
+            Order::Planes => &self.planes,
+        };
+        form.get_or_init(|| {
+            let mut chunks = Vec::with_capacity(self.rows() * self.cols.div_ceil(256));
+            (0..self.rows()).for_each(|t| arrange(order, self.row(t), &mut chunks));
+            chunks
+        })
+    }
+
+    /// The scale of each 256 values of row `t`, filled up with zeros to eights.
+    pub(crate) fn unit_scales(&self, t: usize) -> &[[f32; PARTIALS]] {
+        let (units, per_row) = (self.cols / LONG_BLOCK, (self.cols / LONG_BLOCK).div_ceil(PARTIALS));
+        let all = self.units.get_or_init(|| {
+            let mut all = vec![[0.0; PARTIALS]; self.rows() * per_row];
+            for (t, row) in all.chunks_exact_mut(per_row).enumerate() {
+                let scales = self.row(t).scales.chunks_exact(LONG_BLOCK / SHORT_BLOCK);
+                row.as_flattened_mut()[..units].iter_mut().zip(scales).for_each(|(to, from)| *to = from[0]);
+            }
+            all
+        });
+        &all[t * per_row..][..per_row]
+    }
+
+    #[inline]
     pub(crate) fn row(&self, t: usize) -> Row<'_> {
         let (scales, sums) = (self.cols / SHORT_BLOCK, self.cols / SUM);
         Row {
@@ -82,7 +121,15 @@ impl Activations {
 
     /// These rows, one after another.
     pub(crate) fn gather(&self, rows: impl Iterator<Item = usize> + Clone) -> Activations {
-        let mut out = Activations { cols: self.cols, values: Vec::new(), scales: Vec::new(), sums: Vec::new() };
+        let mut out = Activations {
+            cols: self.cols,
+            values: Vec::new(),
+            scales: Vec::new(),
+            sums: Vec::new(),
+            halves: OnceLock::new(),
+            planes: OnceLock::new(),
+            units: OnceLock::new(),
+        };
         for t in rows {
             let row = self.row(t);
             out.values.extend_from_slice(row.values);

@@ -50,8 +50,7 @@ pub mod rope;
 pub mod router;
 
 mod activations;
-#[cfg(target_arch = "x86_64")]
-mod avx2;
+mod arranged;
 mod cpu;
 mod dot;
 mod isa;
@@ -60,6 +59,8 @@ mod rows;
 mod scratch;
 mod stripes;
 mod units;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub use activations::{Activations, Block};
 pub use cpu::Cpu;

@@ -56,7 +56,10 @@ pub(crate) fn rows(isa: Isa, ty: GgmlType, rows: &[u8], scale: f32, x: &Activati
     match isa.level() {
         // SAFETY: an `Isa` above scalar exists only where its features were found.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 | Level::Avx512 => unsafe { crate::avx2::rows(ty, layout, rows, scale, x, out) },
+        Level::Avx2 => unsafe { crate::x86::rows(ty, layout, rows, scale, x, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { crate::x86::rows_wide(ty, layout, rows, scale, x, out) },
         _ => rows_scalar(ty, layout, rows, scale, x, out),
     }
 }

@@ -1,0 +1,450 @@
+//! Types whose units have 256 values with integer scales.
+
+use super::{Sign, join_halves, load_floats, load_sums, load_values, load_wide, pairs, pairs_wide, store_floats};
+use crate::activations::Activations;
+use crate::dot::join;
+use crate::product::PARTIALS;
+use std::arch::x86_64::*;
+
+/// How a unit of a type is taken apart. `BYTES` is its size.
+pub(super) trait Long<const BYTES: usize> {
+    const SIGN: Sign;
+    /// Whether the type has minimums.
+    const MINS: bool = false;
+
+    /// What has to be looked up value by value; most types need none of it.
+    ///
+    /// It is done for eight units before the first is multiplied: single stores are slow to be read back as vectors.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    #[inline]
+    unsafe fn look_up(_: &[u8; BYTES], _: &mut Entries) {}
+
+    /// The scales of a unit.
+    ///
+    /// # Safety
+    /// The processor has AVX2 and F16C.
+    unsafe fn scales(block: &[u8; BYTES]) -> Scales;
+
+    /// Levels `32 * run` to `32 * run + 31`, with the offset of [`SIGN`](Long::SIGN) added.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    unsafe fn bytes(block: &[u8; BYTES], entries: &Entries, run: usize) -> __m256i;
+
+    /// Levels `64 * run` to `64 * run + 63`, likewise.
+    ///
+    /// # Safety
+    /// The processor has AVX2 and AVX-512 F and BW.
+    #[inline]
+    #[target_feature(enable = "avx2,avx512f,avx512bw")]
+    unsafe fn wide_bytes(block: &[u8; BYTES], entries: &Entries, run: usize) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { join_halves(Self::bytes(block, entries, 2 * run), Self::bytes(block, entries, 2 * run + 1)) }
+    }
+}
+
+/// What was looked up for a unit.
+#[derive(Clone, Copy)]
+#[repr(C, align(32))]
+pub(super) struct Entries {
+    /// 256 bytes, by entries of a code book.
+    pub(super) levels: [u8; 256],
+    /// For each 32 levels what changes them: signs, or shifts.
+    pub(super) changes: [u32; 8],
+}
+
+impl Entries {
+    pub(super) const ZERO: Entries = Entries { levels: [0; 256], changes: [0; 8] };
+}
+
+/// The scales of a unit.
+#[derive(Clone, Copy)]
+pub(super) struct Scales {
+    /// Integer scale of each group of 16 values.
+    pub(super) scales: __m256i,
+    /// Integer minimum of each group.
+    pub(super) mins: __m256i,
+    pub(super) d: f32,
+    pub(super) d_min: f32,
+}
+
+/// A row of activations.
+#[derive(Clone, Copy)]
+struct Input<'a> {
+    values: &'a [[i8; 256]],
+    sums: &'a [[i16; 16]],
+    /// The scale of each unit, filled up with zeros to whole chunks.
+    scales: &'a [[f32; PARTIALS]],
+}
+
+impl<'a> Input<'a> {
+    fn new(x: &'a Activations, t: usize) -> Input<'a> {
+        let row = x.row(t);
+        Input { values: row.values.as_chunks().0, sums: row.sums.as_chunks().0, scales: x.unit_scales(t) }
+    }
+}
+
+/// Inputs that a row is multiplied with before it is taken apart anew.
+const FEW: usize = 4;
+
+/// The loops around taking apart and multiplying, compiled for an instruction set.
+macro_rules! loops {
+    ($level:ident $features:literal $width:ident) => {
+        pub(super) mod $level {
+            use super::$width::{RUNS, Run, multiply, run};
+            use super::*;
+
+            /// `out[r][t] = scale * (row r) · x[t]`
+            #[target_feature(enable = $features)]
+            pub(in crate::x86) fn product<F: Long<BYTES>, const BYTES: usize>(
+                bytes: &[u8],
+                scale: f32,
+                x: &Activations,
+                out: &mut [f32],
+            ) {
+                let rows = Rows::<BYTES> { blocks: bytes.as_chunks().0, per_row: x.cols() / 256, scale };
+                let x: Vec<Input<'_>> = (0..x.rows()).map(|t| Input::new(x, t)).collect();
+                match *x.as_slice() {
+                    [a] => rows.by_few::<F, 1>([a], out),
+                    [a, b] => rows.by_few::<F, 2>([a, b], out),
+                    [a, b, c] => rows.by_few::<F, 3>([a, b, c], out),
+                    [a, b, c, d] => rows.by_few::<F, FEW>([a, b, c, d], out),
+                    _ => rows.by_many::<F>(&x, out),
+                }
+            }
+
+            /// A unit, taken apart.
+            struct Taken {
+                runs: [Run; RUNS],
+                /// The scales of all groups, times the offset that levels have too much, negated.
+                offset: __m256i,
+                mins: __m256i,
+            }
+
+            /// Eight units, taken apart.
+            #[derive(Default)]
+            struct TakenChunk {
+                units: Vec<Taken>,
+                d: [f32; PARTIALS],
+                d_min: [f32; PARTIALS],
+            }
+
+            /// Rows of weights.
+            struct Rows<'a, const BYTES: usize> {
+                blocks: &'a [[u8; BYTES]],
+                per_row: usize,
+                scale: f32,
+            }
+
+            impl<const BYTES: usize> Rows<'_, BYTES> {
+                /// Levels are multiplied where they are unpacked.
+                #[target_feature(enable = $features)]
+                fn by_few<F: Long<BYTES>, const N: usize>(&self, x: [Input<'_>; N], out: &mut [f32]) {
+                    let mut entries = [Entries::ZERO; PARTIALS];
+                    let mut results = Results::ZERO;
+                    for (row, out) in self.blocks.chunks_exact(self.per_row).zip(out.as_chunks_mut::<N>().0) {
+                        let mut sums = [_mm256_setzero_ps(); N];
+                        for (c, chunk) in row.chunks(PARTIALS).enumerate() {
+                            look_up::<F, BYTES>(chunk, &mut entries);
+                            let (mut d, mut d_min) = ([0.0; PARTIALS], [0.0; PARTIALS]);
+                            for (i, (block, entries)) in chunk.iter().zip(&entries).enumerate() {
+                                // SAFETY: this function is compiled for those features and runs where they are.
+                                let s = unsafe { F::scales(block) };
+                                let spread = spread(s.scales);
+                                let offset = offset::<F, BYTES>(s.scales);
+                                let runs = (0..RUNS).map(|r| run::<F, BYTES>(block, entries, spread, r));
+                                let u = c * PARTIALS + i;
+                                multiply::<F, BYTES, N>(runs, offset, s.mins, x, u, i, &mut results);
+                                (d[i], d_min[i]) = (s.d, s.d_min);
+                            }
+                            results.add::<F, BYTES>(&d, &d_min, x, c, &mut sums);
+                        }
+                        *out = sums.map(|sums| join(store_floats(sums)) * self.scale);
+                    }
+                }
+
+                /// Each row is taken apart once.
+                #[target_feature(enable = $features)]
+                fn by_many<F: Long<BYTES>>(&self, x: &[Input<'_>], out: &mut [f32]) {
+                    let mut entries = [Entries::ZERO; PARTIALS];
+                    let mut taken = Vec::new();
+                    taken.resize_with(self.per_row.div_ceil(PARTIALS), TakenChunk::default);
+                    for (row, out) in self.blocks.chunks_exact(self.per_row).zip(out.chunks_exact_mut(x.len())) {
+                        for (chunk, taken) in row.chunks(PARTIALS).zip(&mut taken) {
+                            look_up::<F, BYTES>(chunk, &mut entries);
+                            taken.units.clear();
+                            for (i, (block, entries)) in chunk.iter().zip(&entries).enumerate() {
+                                // SAFETY: this function is compiled for those features and runs where they are.
+                                let s = unsafe { F::scales(block) };
+                                let spread = spread(s.scales);
+                                taken.units.push(Taken {
+                                    runs: std::array::from_fn(|r| run::<F, BYTES>(block, entries, spread, r)),
+                                    offset: offset::<F, BYTES>(s.scales),
+                                    mins: s.mins,
+                                });
+                                (taken.d[i], taken.d_min[i]) = (s.d, s.d_min);
+                            }
+                        }
+                        let (x, last_x) = x.as_chunks::<FEW>();
+                        let (out, last_out) = out.as_chunks_mut::<FEW>();
+                        for (&x, out) in x.iter().zip(out) {
+                            *out = times::<F, BYTES, FEW>(&taken, x, self.scale);
+                        }
+                        for (&x, out) in last_x.iter().zip(last_out) {
+                            [*out] = times::<F, BYTES, 1>(&taken, [x], self.scale);
+                        }
+                    }
+                }
+            }
+
+            /// A row that was taken apart, times some inputs.
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn times<F: Long<BYTES>, const BYTES: usize, const N: usize>(
+                row: &[TakenChunk],
+                x: [Input<'_>; N],
+                scale: f32,
+            ) -> [f32; N] {
+                let mut sums = [_mm256_setzero_ps(); N];
+                let mut results = Results::ZERO;
+                // The compiler must not know how many there are: it would unroll the loop and run out of registers.
+                let all = std::hint::black_box(RUNS);
+                for (c, chunk) in row.iter().enumerate() {
+                    for (i, taken) in chunk.units.iter().enumerate() {
+                        let runs = taken.runs.iter().copied().take(all);
+                        let u = c * PARTIALS + i;
+                        multiply::<F, BYTES, N>(runs, taken.offset, taken.mins, x, u, i, &mut results);
+                    }
+                    results.add::<F, BYTES>(&chunk.d, &chunk.d_min, x, c, &mut sums);
+                }
+                sums.map(|sums| join(store_floats(sums)) * scale)
+            }
+        }
+    };
+}
+
+loops!(avx2 "avx2,fma,f16c" narrow);
+loops!(avx512 "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni" wide);
+
+/// Levels and products 32 at a time.
+mod narrow {
+    use super::*;
+
+    /// Runs of a unit.
+    pub(super) const RUNS: usize = 8;
+
+    /// 32 levels and their scales.
+    #[derive(Clone, Copy)]
+    pub(super) struct Run {
+        bytes: __m256i,
+        scales: __m256i,
+    }
+
+    /// Run `r` of a unit.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn run<F: Long<BYTES>, const BYTES: usize>(
+        block: &[u8; BYTES],
+        entries: &Entries,
+        spread: __m256i,
+        r: usize,
+    ) -> Run {
+        // SAFETY: this function is compiled for that feature, so it runs on a processor that has it.
+        Run { bytes: unsafe { F::bytes(block, entries, r) }, scales: pick(spread, r) }
+    }
+
+    /// Multiplies unit `u` of a row, number `i` of its chunk.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn multiply<F: Long<BYTES>, const BYTES: usize, const N: usize>(
+        runs: impl Iterator<Item = Run>,
+        offset: __m256i,
+        mins: __m256i,
+        x: [Input<'_>; N],
+        u: usize,
+        i: usize,
+        results: &mut Results<N>,
+    ) {
+        let mut products = results.begin::<F, BYTES>(offset, mins, x, u, i);
+        let mut values = [&[[0; 32]; 0][..]; N];
+        for t in 0..N {
+            values[t] = x[t].values[u].as_chunks().0;
+        }
+        for (r, run) in runs.enumerate().take(RUNS) {
+            for t in 0..N {
+                let pairs = pairs(F::SIGN, run.bytes, load_values(&values[t][r]));
+                products[t] = _mm256_add_epi32(products[t], _mm256_madd_epi16(pairs, run.scales));
+            }
+        }
+        for t in 0..N {
+            results.products[t][i] = products[t];
+        }
+    }
+}
+
+/// Levels and products 64 at a time.
+mod wide {
+    use super::*;
+
+    /// Runs of a unit.
+    pub(super) const RUNS: usize = 4;
+
+    /// 64 levels and their scales.
+    #[derive(Clone, Copy)]
+    pub(super) struct Run {
+        bytes: __m512i,
+        scales: __m512i,
+    }
+
+    /// Run `r` of a unit.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    pub(super) fn run<F: Long<BYTES>, const BYTES: usize>(
+        block: &[u8; BYTES],
+        entries: &Entries,
+        spread: __m256i,
+        r: usize,
+    ) -> Run {
+        Run {
+            // SAFETY: this function is compiled for those features, so it runs on a processor that has them.
+            bytes: unsafe { F::wide_bytes(block, entries, r) },
+            scales: join_halves(pick(spread, 2 * r), pick(spread, 2 * r + 1)),
+        }
+    }
+
+    /// Multiplies unit `u` of a row, number `i` of its chunk.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    pub(super) fn multiply<F: Long<BYTES>, const BYTES: usize, const N: usize>(
+        runs: impl Iterator<Item = Run>,
+        offset: __m256i,
+        mins: __m256i,
+        x: [Input<'_>; N],
+        u: usize,
+        i: usize,
+        results: &mut Results<N>,
+    ) {
+        let mut products = results.begin::<F, BYTES>(offset, mins, x, u, i).map(|p| _mm512_zextsi256_si512(p));
+        let mut values = [&[[0; 64]; 0][..]; N];
+        for t in 0..N {
+            values[t] = x[t].values[u].as_chunks().0;
+        }
+        for (r, run) in runs.enumerate().take(RUNS) {
+            for t in 0..N {
+                let pairs = pairs_wide(F::SIGN, run.bytes, load_wide(&values[t][r]));
+                products[t] = _mm512_add_epi32(products[t], _mm512_madd_epi16(pairs, run.scales));
+            }
+        }
+        for t in 0..N {
+            let (low, high) = (_mm512_castsi512_si256(products[t]), _mm512_extracti64x4_epi64::<1>(products[t]));
+            results.products[t][i] = _mm256_add_epi32(low, high);
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn look_up<F: Long<BYTES>, const BYTES: usize>(chunk: &[[u8; BYTES]], entries: &mut [Entries; PARTIALS]) {
+    for (block, entries) in chunk.iter().zip(entries) {
+        // SAFETY: this function is compiled for that feature, so it runs on a processor that has it.
+        unsafe { F::look_up(block, entries) };
+    }
+}
+
+/// Scales of even groups, then those of odd ones.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn spread(scales: __m256i) -> __m256i {
+    let even_first = _mm256_setr_epi8(
+        0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15,
+    );
+    _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(scales, even_first))
+}
+
+/// The scales of 32 levels: group `2 run` in the low half, group `2 run + 1` in the high half, as the levels lie.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pick(spread: __m256i, run: usize) -> __m256i {
+    _mm256_shuffle_epi8(spread, _mm256_set1_epi16(0x0100 + 0x0202 * run as i16))
+}
+
+/// The scales of all groups, times the offset that levels have too much, negated.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn offset<F: Long<BYTES>, const BYTES: usize>(scales: __m256i) -> __m256i {
+    match F::SIGN {
+        Sign::Offset(offset) => _mm256_mullo_epi16(scales, _mm256_set1_epi16(-offset)),
+        Sign::Apart => _mm256_setzero_si256(),
+    }
+}
+
+/// The integer results of eight units for `N` inputs: of each eight sums, whose total counts.
+///
+/// What a chunk of fewer units leaves from earlier ones is multiplied with scales of zero.
+struct Results<const N: usize> {
+    products: [[__m256i; PARTIALS]; N],
+    mins: [[__m256i; PARTIALS]; N],
+}
+
+impl<const N: usize> Results<N> {
+    // SAFETY: zero bits are vectors of integers.
+    const ZERO: Results<N> = unsafe { std::mem::zeroed() };
+
+    /// What unit `u`, number `i` of its chunk, adds beside its levels: the minimums, and as the products' first part
+    /// what the offset of the levels is too much.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn begin<F: Long<BYTES>, const BYTES: usize>(
+        &mut self,
+        offset: __m256i,
+        mins: __m256i,
+        x: [Input<'_>; N],
+        u: usize,
+        i: usize,
+    ) -> [__m256i; N] {
+        let mut products = [_mm256_setzero_si256(); N];
+        for t in 0..N {
+            match F::SIGN {
+                Sign::Offset(o) if o != 0 => products[t] = _mm256_madd_epi16(offset, load_sums(&x[t].sums[u])),
+                _ => {}
+            }
+            if F::MINS {
+                self.mins[t][i] = _mm256_madd_epi16(mins, load_sums(&x[t].sums[u]));
+            }
+        }
+        products
+    }
+
+    /// Adds the results of chunk `c` to the eight partial sums of each input.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn add<F: Long<BYTES>, const BYTES: usize>(
+        &self,
+        d: &[f32; PARTIALS],
+        d_min: &[f32; PARTIALS],
+        x: [Input<'_>; N],
+        c: usize,
+        sums: &mut [__m256; N],
+    ) {
+        for t in 0..N {
+            let a = load_floats(&x[t].scales[c]);
+            let product = _mm256_cvtepi32_ps(total(&self.products[t]));
+            sums[t] = _mm256_fmadd_ps(_mm256_mul_ps(load_floats(d), a), product, sums[t]);
+            if F::MINS {
+                let mins = _mm256_cvtepi32_ps(total(&self.mins[t]));
+                sums[t] = _mm256_fnmadd_ps(_mm256_mul_ps(load_floats(d_min), a), mins, sums[t]);
+            }
+        }
+    }
+}
+
+/// The sum of each of eight vectors, in order.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn total(v: &[__m256i; 8]) -> __m256i {
+    let pairs = |i: usize| _mm256_hadd_epi32(v[i], v[i + 1]);
+    let (low, high) = (_mm256_hadd_epi32(pairs(0), pairs(2)), _mm256_hadd_epi32(pairs(4), pairs(6)));
+    _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31))
+}
