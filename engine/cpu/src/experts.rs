@@ -153,9 +153,7 @@ impl Experts {
         let (w, [gate, up, down]) = (self.width, self.scales);
         let (gate, up) = match &self.gate_up {
             GateUp::Apart(g, u) => (Weights::of(g, e * w, w, gate), Weights::of(u, e * w, w, up)),
-            GateUp::Fused(both) => {
-                (Weights::of(both, 2 * e * w, w, gate), Weights::of(both, (2 * e + 1) * w, w, up))
-            }
+            GateUp::Fused(both) => (Weights::of(both, 2 * e * w, w, gate), Weights::of(both, (2 * e + 1) * w, w, up)),
         };
         let down = Weights::of(&self.down, e * self.hidden, self.hidden, down);
         Group { gate, up, down, x, first, rows: pairs.len() }
@@ -255,6 +253,101 @@ per_isa! {
             let y = &values[number * len..][..len];
             for i in 0..len {
                 out[i] = weight.mul_add(y[i], out[i]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::silu;
+    use strata_gguf::{GgmlType, Gguf, Writer};
+
+    const HIDDEN: usize = 256;
+    const WIDTH: usize = 64;
+    const COUNT: usize = 6;
+
+    fn tensors(types: [GgmlType; 3]) -> Gguf {
+        let mut w = Writer::new();
+        let mut add = |name: &str, dims: &[u64], ty: GgmlType| {
+            let values: usize = dims.iter().map(|&d| d as usize).product();
+            let bytes = (0..values / ty.block_values() * ty.block_bytes())
+                // Bytes whose pairs are small numbers, whether a type reads them as halves or as floats.
+                .map(|i| (i as u32 + name.len() as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] & 0x2f)
+                .collect();
+            w.tensor(name, dims, ty, bytes).unwrap();
+        };
+        let [gate_up, down, shared] = types;
+        add("gate", &[HIDDEN as u64, WIDTH as u64, COUNT as u64], gate_up);
+        add("up_exps", &[HIDDEN as u64, WIDTH as u64, COUNT as u64], gate_up);
+        add("both", &[HIDDEN as u64, 2 * WIDTH as u64, COUNT as u64], gate_up);
+        add("down_e", &[WIDTH as u64, HIDDEN as u64, COUNT as u64], down);
+        add("shared_gate", &[HIDDEN as u64, 32], shared);
+        add("shared_up", &[HIDDEN as u64, 32], shared);
+        add("shared_down", &[32, HIDDEN as u64], shared);
+        Gguf::from_bytes("experts", w.to_bytes().unwrap()).unwrap()
+    }
+
+    /// One row of one expert, step after step.
+    fn plain([gate, up, down]: [Weights<'_>; 3], x: &[f32]) -> Vec<f32> {
+        let isa = crate::Isa::SCALAR;
+        let product = |w: Weights<'_>, x: &[f32]| {
+            let x = Rows::from(x.to_vec());
+            let mut y = vec![0.0; w.rows()];
+            w.mul(isa, 0, inputs_for(isa, w.ty(), &x, x.len()), &mut y);
+            y
+        };
+        let (gate, up) = (product(gate, x), product(up, x));
+        product(down, &gate.iter().zip(up).map(|(&g, u)| silu(g) * u).collect::<Vec<f32>>())
+    }
+
+    #[test]
+    fn any_number_of_threads_and_rows_gives_the_bits_of_the_plain_form() {
+        for types in
+            [[GgmlType::IQ3_S, GgmlType::IQ4_NL, GgmlType::Q4_0], [GgmlType::BF16, GgmlType::F32, GgmlType::Q8_0]]
+        {
+            let gguf = tensors(types);
+            let get = |name: &str| gguf.require(name).unwrap().clone();
+            let matrix = |name: &str| Matrix::new(get(name), 1.0);
+            let (gate, up, down) = (matrix("shared_gate"), matrix("shared_up"), matrix("shared_down"));
+            for (fused, rows, used) in [(false, 1, 3), (true, 1, 3), (false, 4, 2), (true, 40, 3)] {
+                let gate_up = match fused {
+                    true => GateUp::Fused(get("both")),
+                    false => GateUp::Apart(get("gate"), get("up_exps")),
+                };
+                let scales = [0.5, 0.25, 2.0];
+                let experts =
+                    Experts { gate_up, down: get("down_e"), scales, count: COUNT, hidden: HIDDEN, width: WIDTH };
+                let x: Vec<f32> = (0..rows * HIDDEN).map(|i| (i as f32 * 0.37).sin()).collect();
+                // The first expert is every row's: popularity is skewed.
+                let ids: Vec<u16> = (0..rows).flat_map(|t| [4, (t % 3) as u16, 5][..used].to_vec()).collect();
+                let weights: Vec<f32> = (0..ids.len()).map(|i| 0.1 + (i % 7) as f32 * 0.07).collect();
+                let opening: Vec<f32> = (0..rows).map(|t| t as f32 * 0.3 - 1.0).collect();
+
+                let mut expected = vec![0.0f32; x.len()];
+                for (t, sum) in expected.chunks_exact_mut(HIDDEN).enumerate() {
+                    let x = &x[t * HIDDEN..][..HIDDEN];
+                    let mut add = |weight: f32, y: Vec<f32>| {
+                        sum.iter_mut().zip(y).for_each(|(s, y)| *s = weight.mul_add(y, *s));
+                    };
+                    for pair in t * used..(t + 1) * used {
+                        let nothing = Rows::default();
+                        let g = experts.group(usize::from(ids[pair]), Picked::all(&nothing, HIDDEN), 0, &[]);
+                        add(weights[pair], plain([g.gate, g.up, g.down], x));
+                    }
+                    add(sigmoid(opening[t]), plain([&gate, &up, &down].map(Matrix::weights), x));
+                }
+                assert!(expected.iter().all(|v| v.is_finite()) && expected.iter().any(|&v| v != 0.0), "{types:?}");
+                for threads in [1, 2, 3, 5, 16] {
+                    let cpu = Cpu::exactly(threads, crate::Isa::detect());
+                    let mut out = vec![f32::NAN; x.len()];
+                    let choices = Choices { used, ids: &ids, weights: &weights };
+                    let shared = Shared { gate: &gate, up: &up, down: &down, opening: &opening };
+                    experts.forward(&cpu, &x.clone().into(), choices, Some(shared), &mut out);
+                    let same = out.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
+                    assert!(same, "{types:?}, fused: {fused}, {rows} rows, {threads} threads");
+                }
             }
         }
     }

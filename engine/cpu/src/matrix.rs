@@ -164,3 +164,50 @@ pub(crate) fn transpose(from: &[f32], columns: usize, to: &mut [f32]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strata_gguf::{Gguf, Writer};
+
+    #[test]
+    fn together_or_alone_on_any_number_of_threads_products_have_the_same_bits() {
+        let types = [GgmlType::Q4_0, GgmlType::BF16, GgmlType::IQ3_S];
+        let lens = [1000usize, 33, 1];
+        let mut w = Writer::new();
+        for (ty, len) in types.into_iter().zip(lens) {
+            let bytes = 256 / ty.block_values() * ty.block_bytes() * len;
+            let byte = |i: usize| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] & 0x2f;
+            w.tensor(ty.name(), &[256, len as u64], ty, (0..bytes).map(byte).collect()).unwrap();
+        }
+        let gguf = Gguf::from_bytes("matrices", w.to_bytes().unwrap()).unwrap();
+        let matrices = types.map(|ty| Matrix::new(gguf.require(ty.name()).unwrap().clone(), 0.5));
+        for rows in [1, 5, 40] {
+            let x: Vec<f32> = (0..rows * 256).map(|i| (i as f32 * 0.37).sin()).collect();
+            let alone = matrices.each_ref().map(|m| {
+                let row = |x: &[f32]| {
+                    let (x, mut y) = (Rows::from(x.to_vec()), vec![0.0; m.out_len()]);
+                    m.weights().mul(Isa::SCALAR, 0, inputs_for(Isa::SCALAR, m.weights().ty(), &x, 256), &mut y);
+                    y
+                };
+                x.chunks(256).flat_map(row).collect::<Vec<f32>>()
+            });
+            for threads in [1, 2, 3, 16] {
+                let cpu = Cpu::exactly(threads, Isa::detect());
+                let mut together = lens.map(|len| vec![f32::NAN; rows * len]);
+                let x = Rows::from(x.clone());
+                Matrix::mul_all(&cpu, matrices.each_ref(), &x, together.each_mut().map(Vec::as_mut_slice));
+                let bits = |y: &[Vec<f32>; 3]| y.concat().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                assert!(bits(&together) == bits(&alone), "{rows} rows, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_equal_and_whole_cache_lines() {
+        assert_eq!([evenly(640, 100), evenly(640, 5), evenly(1, 99), evenly(0, 9)], [96, 16, 16, 0]);
+        let mut turned = [0; 6].map(|_| 0.0);
+        transpose(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3, &mut turned);
+        assert_eq!(turned, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    }
+}

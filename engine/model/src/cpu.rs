@@ -296,7 +296,11 @@ impl Ops for CpuOps {
             *selection = attention::select(&self.cpu, q, blocks, dim, block, budget, first + t + 1);
         };
         // Each row shares its blocks out; enough rows are shared out themselves.
-        if rows.len() < self.threads() { rows.into_iter().for_each(select) } else { self.cpu.pool().each(rows, select) }
+        if rows.len() < self.threads() {
+            rows.into_iter().for_each(select)
+        } else {
+            self.cpu.pool().each(rows, select)
+        }
         selections
     }
 
