@@ -31,9 +31,9 @@ lint:
     cargo clippy --workspace --all-targets --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
-# Measure decode and prefill of a model (the built-in one by default)
-bench *ARGS:
-    cargo run --release --locked -p strata-runtime --example baseline -- {{ARGS}}
+# Measure: memory, kernels, decode, prefill, or ab to compare two builds or settings
+bench WHAT="decode" *ARGS:
+    cargo run --release --locked -- bench {{WHAT}} {{ARGS}}
 
 # The HTTP server, which is not part of this version yet
 serve:

@@ -15,6 +15,7 @@ Examples:
   strata inspect model.gguf
   strata check model.gguf --weights
   strata run --model model.gguf \"What is the capital of France?\"
+  strata bench decode model.gguf
 
 Exit codes:
   0    all went well

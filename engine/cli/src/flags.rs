@@ -22,8 +22,13 @@ and why.";
 
 /// Adds the flags of all settings that `verb` shows, and `--config`.
 pub(crate) fn add(command: Command, verb: Verb) -> Command {
+    add_these(command, strata_config::shown_by(verb))
+}
+
+/// Adds the flags of these settings, and `--config`.
+pub(crate) fn add_these(command: Command, knobs: impl IntoIterator<Item = &'static Knob>) -> Command {
     let defaults = Layer::defaults().ok();
-    strata_config::shown_by(verb).fold(command.arg(config()), |command, knob| {
+    knobs.into_iter().fold(command.arg(config()), |command, knob| {
         let default = defaults.as_ref().and_then(|d| d.get(knob)).map(ToString::to_string);
         command.args(flags_of(knob, default.as_deref().or(knob.unset).unwrap_or_default()))
     })

@@ -8,10 +8,13 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod bench;
 mod builtin;
 mod exit;
 mod facts;
 mod flags;
+mod interrupt;
+mod load;
 mod output;
 mod verbs;
 

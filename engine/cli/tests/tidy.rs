@@ -95,6 +95,7 @@ fn slow_and_wide_crates_stay_in_their_place() {
         (&["polars", "parquet", "arrow", "plotters"], &["strata-report"]),
         (&["tokio", "axum", "hyper"], &["strata-server", "strata"]),
         (&["clap"], &["strata", "strata-report"]),
+        (&["criterion"], &["strata"]),
         (&["cudarc"], &["strata-cuda"]),
         (&["memmap2"], &["strata-gguf"]),
     ];

@@ -51,6 +51,11 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// The error that `name` was given `found`, which is shown quoted and cut, and takes something else.
+    pub fn value(name: impl Into<String>, found: &str, expected: impl Into<String>) -> ConfigError {
+        ConfigError::Value { name: name.into(), found: quoted(found), expected: expected.into() }
+    }
+
     /// The same error about a value under another name, such as the flag instead of the key.
     pub(crate) fn named(self, new: &str) -> ConfigError {
         match self {

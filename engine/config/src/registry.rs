@@ -10,6 +10,7 @@ use crate::knob::{Kind, Knob, Verb};
 const CONTEXT_MAX: u64 = 1 << 20;
 
 const EVERYWHERE: &[Verb] = &[Verb::Run, Verb::Serve, Verb::Bench];
+/// A measurement takes its model as an argument, and says itself how much is read and written.
 const ANSWERING: &[Verb] = &[Verb::Run, Verb::Serve];
 
 /// What most knobs have in common.
@@ -36,6 +37,7 @@ pub static MODEL: Knob = Knob {
     kind: Kind::Path,
     help: "The model: a .gguf file, any shard of a set, or the folder of one model",
     unset: Some("nano, built in"),
+    verbs: ANSWERING,
     ..PLAIN
 };
 
@@ -49,6 +51,7 @@ pub static CTX: Knob = Knob {
     help: "Room for the prompt and the answer together; 0 = the context the model was trained with",
     long_help: "Memory for the context grows with the conversation. A value above the context the model was \
                 trained with is lowered to it, with a line that says so.",
+    verbs: ANSWERING,
     ..PLAIN
 };
 
@@ -191,6 +194,7 @@ pub static SEED: Knob = Knob {
     kind: Kind::Int { min: 0, max: u64::MAX },
     help: "Start of the random numbers; the same seed gives the same answer",
     unset: Some("another one on each run"),
+    verbs: ANSWERING,
     ..PLAIN
 };
 
@@ -202,6 +206,7 @@ pub static MAX_TOKENS: Knob = Knob {
     kind: Kind::Int { min: 0, max: CONTEXT_MAX },
     unit: "tokens",
     help: "Longest answer; 0 = until the answer ends or the context is full",
+    verbs: ANSWERING,
     ..PLAIN
 };
 

@@ -44,6 +44,7 @@ pub mod elementwise;
 pub mod experts;
 pub mod math;
 pub mod matrix;
+pub mod memory;
 pub mod norm;
 pub mod pool;
 pub mod rope;

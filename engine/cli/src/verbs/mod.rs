@@ -1,5 +1,6 @@
 //! One file for each verb.
 
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod inspect;
@@ -23,6 +24,7 @@ pub(crate) const ALL: &[Verb] = &[
     Verb { name: "list", command: list::command, run: list::run },
     Verb { name: "inspect", command: inspect::command, run: inspect::run },
     Verb { name: "check", command: check::command, run: check::run },
+    Verb { name: "bench", command: bench::command, run: bench::run },
     Verb { name: "config", command: config::command, run: config::run },
 ];
 

@@ -1,14 +1,12 @@
 //! `strata run`: answers a prompt, or talks.
 
-mod interrupt;
-mod load;
 mod show;
 mod talk;
 
 use crate::builtin;
 use crate::exit::Interrupted;
-use crate::flags;
 use crate::output::note;
+use crate::{flags, interrupt, load};
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};

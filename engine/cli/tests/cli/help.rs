@@ -6,12 +6,18 @@ use std::path::Path;
 #[test]
 fn help_texts_are_as_committed() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let verbs: [(&str, &[&str]); 7] = [
+    let verbs: [(&str, &[&str]); 13] = [
         ("strata", &[]),
         ("run", &["run"]),
         ("list", &["list"]),
         ("inspect", &["inspect"]),
         ("check", &["check"]),
+        ("bench", &["bench"]),
+        ("bench-memory", &["bench", "memory"]),
+        ("bench-kernels", &["bench", "kernels"]),
+        ("bench-decode", &["bench", "decode"]),
+        ("bench-prefill", &["bench", "prefill"]),
+        ("bench-ab", &["bench", "ab"]),
         ("config", &["config"]),
         ("config-show", &["config", "show"]),
     ];

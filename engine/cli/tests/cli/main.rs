@@ -2,6 +2,7 @@
 // Panics are how tests fail; clippy.toml allows them in test functions, and this in what those call.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod bench;
 mod check;
 mod common;
 mod config;

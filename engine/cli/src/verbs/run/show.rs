@@ -1,6 +1,6 @@
 //! Answers on the screen and as JSON.
 
-use super::load;
+use crate::load;
 use crate::output;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;

@@ -1,7 +1,8 @@
 //! A conversation on the terminal.
 
-use super::{interrupt, show};
+use super::show;
 use crate::exit::Interrupted;
+use crate::interrupt;
 use crate::output::note;
 use anyhow::{Context, Result};
 use rustyline::DefaultEditor;

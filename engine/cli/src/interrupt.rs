@@ -9,7 +9,7 @@ static CANCEL: AtomicBool = AtomicBool::new(false);
 static INSTALLED: OnceLock<bool> = OnceLock::new();
 
 /// The flag that Ctrl-C sets, lowered. The first call installs the handler.
-pub(super) fn handler() -> Result<&'static AtomicBool> {
+pub(crate) fn handler() -> Result<&'static AtomicBool> {
     CANCEL.store(false, Ordering::Relaxed);
     if INSTALLED.get().is_none() {
         ctrlc::set_handler(|| {

@@ -10,15 +10,9 @@ use strata_model::CpuOps;
 use strata_runtime::Engine;
 
 /// Loads the engine; returns it with the seconds that took.
-pub(super) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
+pub(crate) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
     let start = Instant::now();
-    let isa = match settings.engine.isa.as_str() {
-        "auto" => Isa::detect(),
-        name => Isa::from_name(name).with_context(|| {
-            let has: Vec<&str> = Isa::available().map(Isa::name).collect();
-            format!("this processor has no {name}, only {}", has.join(" and "))
-        })?,
-    };
+    let isa = isa(settings)?;
     let bar = bar("loading", "layers", quiet);
     let engine = Engine::load(gguf, CpuOps::on(Cpu::new(settings.engine.threads, isa)), &mut |progress| {
         bar.set_length(progress.of as u64);
@@ -28,8 +22,19 @@ pub(super) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(E
     Ok((engine?, start.elapsed().as_secs_f64()))
 }
 
+/// The instruction set that `--isa` names, which this processor may lack.
+pub(crate) fn isa(settings: &Settings) -> Result<Isa> {
+    match settings.engine.isa.as_str() {
+        "auto" => Ok(Isa::detect()),
+        name => Isa::from_name(name).with_context(|| {
+            let has: Vec<&str> = Isa::available().map(Isa::name).collect();
+            format!("this processor has no {name}, only {}", has.join(" and "))
+        }),
+    }
+}
+
 /// The context to make room for: what was asked, at most what the model was trained for.
-pub(super) fn context(engine: &Engine<CpuOps>, settings: &Settings, warnings: &mut Vec<String>) -> usize {
+pub(crate) fn context(engine: &Engine<CpuOps>, settings: &Settings, warnings: &mut Vec<String>) -> usize {
     let (asked, trained) = (settings.engine.ctx, engine.model().config().context);
     if asked == 0 {
         return trained;
@@ -42,7 +47,7 @@ pub(super) fn context(engine: &Engine<CpuOps>, settings: &Settings, warnings: &m
 }
 
 /// A bar on stderr; it draws nothing when that is no terminal.
-pub(super) fn bar(doing: &'static str, unit: &str, quiet: bool) -> ProgressBar {
+pub(crate) fn bar(doing: &'static str, unit: &str, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let style = ProgressStyle::with_template(&format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {unit} {{eta}}"));
     let bar = ProgressBar::with_draw_target(None, target).with_message(doing);
