@@ -29,6 +29,9 @@ pub enum Selection {
 /// Positions whose weighted values are added up before they meet the others': a GPU spreads blocks over its cores.
 const BLOCK: usize = 128;
 
+/// Block scores worth handing to another thread.
+const SCORES: usize = 256;
+
 /// For each row t: softmax attention of `q[t]` over its selected positions, times `sigmoid(gate)`.
 ///
 /// `q`, `gates` and `out` are `[rows][heads][dim]`; `keys` and `values` are `[positions][kv_heads][dim]` and include
@@ -140,7 +143,7 @@ per_isa! {
 /// `q` is `[index_heads][dim]`, `block_keys` is `[blocks][dim]`. A block's score is the sum over heads of the positive
 /// part of `q · key`, divided by `sqrt(dim)`; among equal scores (zero is a common one) the lower block goes first.
 pub fn select(
-    isa: Isa,
+    cpu: &Cpu,
     q: &[f32],
     block_keys: &[f32],
     dim: usize,
@@ -153,7 +156,9 @@ pub fn select(
         return Selection::All(positions);
     }
     let mut scores = vec![0.0; blocks];
-    block_scores(isa, q, block_keys, dim, &mut scores);
+    cpu.pool().rows(&mut scores, 1, SCORES, |first, scores| {
+        block_scores(cpu.isa(), q, &block_keys[first * dim..], dim, scores);
+    });
     let mut ranked: Vec<(f32, u32)> = scores.into_iter().zip(0..).collect();
     if budget > 0 {
         ranked.select_nth_unstable_by(budget - 1, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -185,13 +190,13 @@ mod tests {
 
     #[test]
     fn within_the_budget_everything_is_selected() {
-        assert_eq!(select(Isa::detect(), &[1.0], &[1.0, 2.0], 1, 4, 2, 11), Selection::All(11));
+        assert_eq!(select(&Cpu::exactly(2, Isa::detect()), &[1.0], &[1.0, 2.0], 1, 4, 2, 11), Selection::All(11));
     }
 
     #[test]
     fn ties_go_to_the_lower_block_and_the_tail_is_kept() {
         let keys = [0.0, -3.0, 2.0, -1.0, 0.0];
-        let Selection::Some(chosen) = select(Isa::detect(), &[1.0], &keys, 1, 2, 3, 11) else {
+        let Selection::Some(chosen) = select(&Cpu::exactly(2, Isa::detect()), &[1.0], &keys, 1, 2, 3, 11) else {
             panic!("expected a selection")
         };
         assert_eq!(chosen, [0, 1, 2, 3, 4, 5, 10]);

@@ -1,28 +1,55 @@
 //! Causal depthwise convolution over the last few tokens.
 
+use crate::Cpu;
 use crate::isa::per_isa;
 use crate::math::silu;
 
+/// Values worth handing to another thread.
+const GRAIN: usize = 8 * 1024;
+
+/// `silu(conv(x))` for consecutive tokens of `channels` values, and the history moved on behind them.
+///
+/// `w` is `[taps][channels]`; the last tap meets the current token, the one before it the token `dilation` earlier,
+/// and so on. `history` holds the `(taps - 1) * dilation` rows before the first, oldest first, zeros at the start of
+/// a sequence. A row's sum runs from the oldest tap to the newest by fused multiply-add.
+pub fn causal_silu(
+    cpu: &Cpu,
+    x: &[f32],
+    w: &[f32],
+    taps: usize,
+    dilation: usize,
+    channels: usize,
+    history: &mut [f32],
+    out: &mut [f32],
+) {
+    let kept = (taps - 1) * dilation;
+    let rows = x.len() / channels;
+    let before = &*history;
+    cpu.pool().rows(out, channels, GRAIN.div_ceil(channels), |first, out| {
+        rows_from(cpu.isa(), x, w, dilation, channels, before, first, out);
+    });
+    if rows >= kept {
+        history.copy_from_slice(&x[(rows - kept) * channels..]);
+    } else {
+        history.copy_within(rows * channels.., 0);
+        history[(kept - rows) * channels..].copy_from_slice(x);
+    }
+}
+
 per_isa! {
-    /// `silu(conv(x))` for consecutive tokens of `channels` values, and the history moved on behind them.
-    ///
-    /// `w` is `[taps][channels]`; the last tap meets the current token, the one before it the token `dilation` earlier,
-    /// and so on. `history` holds the `(taps - 1) * dilation` rows before the first, oldest first, zeros at the start of
-    /// a sequence. A row's sum runs from the oldest tap to the newest by fused multiply-add.
-    pub fn causal_silu(
+    /// The rows of `out`, of which the first is row `first` of the window.
+    fn rows_from(
         isa: Isa,
         x: &[f32],
         w: &[f32],
-        taps: usize,
         dilation: usize,
         channels: usize,
-        history: &mut [f32],
+        history: &[f32],
+        first: usize,
         out: &mut [f32],
     ) {
-        let kept = (taps - 1) * dilation;
-        let rows = x.len() / channels;
-        for t in 0..rows {
-            let out = &mut out[t * channels..(t + 1) * channels];
+        let kept = history.len() / channels;
+        for (t, out) in (first..).zip(out.chunks_exact_mut(channels)) {
             out.fill(0.0);
             for (k, w) in w.chunks_exact(channels).enumerate() {
                 // Row t of the sequence "history, then x" that lies (taps - 1 - k) * dilation before the current one.
@@ -40,12 +67,6 @@ per_isa! {
                 *v = silu(*v);
             }
         }
-        if rows >= kept {
-            history.copy_from_slice(&x[(rows - kept) * channels..]);
-        } else {
-            history.copy_within(rows * channels.., 0);
-            history[(kept - rows) * channels..].copy_from_slice(x);
-        }
     }
 }
 
@@ -56,18 +77,20 @@ mod tests {
 
     #[test]
     fn one_call_or_many_give_the_same_bits() {
-        let (channels, taps, dilation) = (3, 4, 3);
+        // Wide enough for several threads to share the rows.
+        let (channels, taps, dilation) = (GRAIN / 3, 4, 3);
         let x: Vec<f32> = (0..20 * channels).map(|i| (i as f32 * 0.37).sin()).collect();
         let w: Vec<f32> = (0..channels * taps).map(|i| (i as f32 * 0.71).cos()).collect();
         let kept = (taps - 1) * dilation;
         let mut whole_history = vec![0.0; kept * channels];
         let mut whole = vec![0.0; x.len()];
-        causal_silu(Isa::SCALAR, &x, &w, taps, dilation, channels, &mut whole_history, &mut whole);
-        for piece in [1, 2, 7, 9, 11] {
+        causal_silu(&Cpu::exactly(1, Isa::SCALAR), &x, &w, taps, dilation, channels, &mut whole_history, &mut whole);
+        for piece in [1, 2, 7, 9, 11, 20] {
+            let cpu = Cpu::exactly(piece % 4 + 1, Isa::detect());
             let mut history = vec![0.0; kept * channels];
             let mut out = vec![0.0; x.len()];
             for (x, out) in x.chunks(piece * channels).zip(out.chunks_mut(piece * channels)) {
-                causal_silu(Isa::detect(), x, &w, taps, dilation, channels, &mut history, out);
+                causal_silu(&cpu, x, &w, taps, dilation, channels, &mut history, out);
             }
             assert_eq!(out, whole, "pieces of {piece}");
             assert_eq!(history, whole_history, "pieces of {piece}");
@@ -78,7 +101,7 @@ mod tests {
     fn the_last_tap_meets_the_current_token() {
         let mut history = vec![0.0; 3];
         let mut out = vec![0.0; 2];
-        causal_silu(Isa::SCALAR, &[1.0, 2.0], &[0.0, 0.0, 0.0, 1.0], 4, 1, 1, &mut history, &mut out);
+        causal_silu(&Cpu::exactly(1, Isa::SCALAR), &[1.0, 2.0], &[0.0, 0.0, 0.0, 1.0], 4, 1, 1, &mut history, &mut out);
         assert_eq!(out, [silu(1.0), silu(2.0)]);
         assert_eq!(history, [0.0, 1.0, 2.0]);
     }

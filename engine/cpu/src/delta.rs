@@ -2,6 +2,7 @@
 
 use crate::isa::{Isa, per_isa};
 use crate::math::{exp, sigmoid, softplus};
+use crate::stripes::stripes;
 use crate::{Cpu, norm};
 
 /// Added to the sum of squares when queries and keys are brought to unit length.
@@ -11,7 +12,10 @@ const L2_EPS: f32 = 1e-6;
 const PARTIALS: usize = 4;
 
 /// Values of a state row worked on at a time; columns do not touch each other, so this changes no result.
-const COLUMNS: usize = 16;
+const COLUMNS: usize = 32;
+
+/// Values worth normalising on another thread.
+const ROWS: usize = 16 * 1024;
 
 /// The shape of a gated delta-net layer. Value head `j` reads key head `j mod key_heads` (the order of GGUF files).
 #[derive(Debug, Clone, Copy)]
@@ -55,9 +59,8 @@ pub fn scan(
 ) {
     let DeltaShape { key_heads, value_heads, dim } = shape;
     let channels = shape.channels();
-    let rows = qkv.len() / channels;
     let isa = cpu.isa();
-    cpu.pool().rows(qkv, channels, 1, |_, rows| {
+    cpu.pool().rows(qkv, channels, ROWS.div_ceil(channels), |_, rows| {
         for row in rows.chunks_exact_mut(channels) {
             let (q, kv) = row.split_at_mut(key_heads * dim);
             norm::l2_heads(isa, q, dim, L2_EPS, 1.0 / (dim as f32).sqrt());
@@ -65,28 +68,20 @@ pub fn scan(
         }
     });
     let qkv = &*qkv;
-    let mut by_head = vec![0.0; out.len()];
-    let heads: Vec<_> =
-        state.chunks_exact_mut(dim * dim).zip(by_head.chunks_exact_mut(rows * dim)).enumerate().collect();
-    cpu.pool().each(heads, |(j, (state, out))| {
+    let heads: Vec<_> = state.chunks_exact_mut(dim * dim).zip(stripes(out, value_heads * dim, dim)).collect();
+    cpu.pool().each(heads, |(state, mut out)| {
+        let j = out.first() / dim;
         let key = j % key_heads;
-        let mut read = vec![0.0; dim];
-        for (t, out) in out.chunks_exact_mut(dim).enumerate() {
+        for (t, out) in out.rows().enumerate() {
             let row = &qkv[t * channels..(t + 1) * channels];
             let q = &row[key * dim..][..dim];
             let k = &row[(key_heads + key) * dim..][..dim];
             let v = &row[(2 * key_heads + j) * dim..][..dim];
             let at = t * value_heads + j;
             let decay = exp(a[j] * softplus(alpha[at] + dt[j]));
-            step(isa, state, q, k, v, decay, sigmoid(beta[at]), &mut read, out);
+            step(isa, state, q, k, v, decay, sigmoid(beta[at]), out);
         }
     });
-    // [heads][rows][dim] to [rows][heads][dim], a row of `dim` values at a time.
-    for (j, head) in by_head.chunks_exact(rows * dim).enumerate() {
-        for (t, o) in head.chunks_exact(dim).enumerate() {
-            out[(t * value_heads + j) * dim..][..dim].copy_from_slice(o);
-        }
-    }
 }
 
 per_isa! {
@@ -102,39 +97,68 @@ per_isa! {
         v: &[f32],
         decay: f32,
         beta: f32,
-        delta: &mut [f32],
         out: &mut [f32],
     ) {
         let dim = v.len();
-        for column in (0..dim).step_by(COLUMNS) {
-            let width = COLUMNS.min(dim - column);
-            let mut sums = [[0.0f32; COLUMNS]; PARTIALS];
-            for (i, &k) in k.iter().enumerate() {
-                let s = &mut state[i * dim + column..][..width];
-                let sum = &mut sums[i % PARTIALS];
-                for c in 0..width {
-                    s[c] *= decay;
-                    sum[c] = s[c].mul_add(k, sum[c]);
-                }
-            }
-            for c in 0..width {
-                let read = (sums[0][c] + sums[2][c]) + (sums[1][c] + sums[3][c]);
-                delta[column + c] = beta * (v[column + c] - read);
-            }
-            let mut sums = [[0.0f32; COLUMNS]; PARTIALS];
-            for (i, (&k, &q)) in k.iter().zip(q).enumerate() {
-                let s = &mut state[i * dim + column..][..width];
-                let sum = &mut sums[i % PARTIALS];
-                for c in 0..width {
-                    s[c] = k.mul_add(delta[column + c], s[c]);
-                    sum[c] = s[c].mul_add(q, sum[c]);
-                }
-            }
-            for c in 0..width {
-                out[column + c] = (sums[0][c] + sums[2][c]) + (sums[1][c] + sums[3][c]);
+        let whole = dim / COLUMNS * COLUMNS;
+        for column in (0..whole).step_by(COLUMNS) {
+            columns::<COLUMNS>(state, dim, column, q, k, v, decay, beta, out);
+        }
+        for column in whole..dim {
+            columns::<1>(state, dim, column, q, k, v, decay, beta, out);
+        }
+    }
+}
+
+/// [`step`] for `N` columns of the state from `column` on, which touch no others.
+#[inline(always)]
+fn columns<const N: usize>(
+    state: &mut [f32],
+    dim: usize,
+    column: usize,
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    decay: f32,
+    beta: f32,
+    out: &mut [f32],
+) {
+    let mut sums = [[0.0f32; N]; PARTIALS];
+    // A constant number of keys at a time, so that the sums stay in registers.
+    for (rows, k) in state.chunks(PARTIALS * dim).zip(k.chunks(PARTIALS)) {
+        for ((row, &k), sum) in rows.chunks_exact(dim).zip(k).zip(&mut sums) {
+            for (sum, s) in sum.iter_mut().zip(&row[column..column + N]) {
+                // The decayed value is not stored: the second pass makes the same again.
+                *sum = (s * decay).mul_add(k, *sum);
             }
         }
     }
+    let read = total(&sums);
+    let mut delta = [0.0; N];
+    for c in 0..N {
+        delta[c] = beta * (v[column + c] - read[c]);
+    }
+    let mut sums = [[0.0f32; N]; PARTIALS];
+    for ((rows, k), q) in state.chunks_mut(PARTIALS * dim).zip(k.chunks(PARTIALS)).zip(q.chunks(PARTIALS)) {
+        for (((row, &k), &q), sum) in rows.chunks_exact_mut(dim).zip(k).zip(q).zip(&mut sums) {
+            let row = &mut row[column..column + N];
+            for c in 0..N {
+                row[c] = k.mul_add(delta[c], row[c] * decay);
+                sum[c] = row[c].mul_add(q, sum[c]);
+            }
+        }
+    }
+    out[column..column + N].copy_from_slice(&total(&sums));
+}
+
+/// Joins partial sums.
+#[inline(always)]
+fn total<const N: usize>(sums: &[[f32; N]; PARTIALS]) -> [f32; N] {
+    let mut total = [0.0; N];
+    for c in 0..N {
+        total[c] = (sums[0][c] + sums[2][c]) + (sums[1][c] + sums[3][c]);
+    }
+    total
 }
 
 /// `o[t][j] = rms(o[t][j]) * gamma * sigmoid(z[t][j])` for every head in place.

@@ -1,8 +1,10 @@
 //! Functions of single values, and the sums that join streams and branches.
 
+use crate::Cpu;
 use crate::dot::dot;
 use crate::isa::per_isa;
 use crate::math::{sigmoid, silu};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 per_isa! {
     /// `silu(x / divisor)` in place.
@@ -49,22 +51,26 @@ per_isa! {
     }
 }
 
+/// Values worth looking through on another thread.
+const LOOKED_AT: usize = 32 * 1024;
+
+/// Index of the first value that is NaN or of a magnitude beyond `largest`.
+pub fn first_beyond(cpu: &Cpu, x: &[f32], largest: f32) -> Option<usize> {
+    let first = AtomicUsize::new(usize::MAX);
+    cpu.pool().each(x.chunks(LOOKED_AT).enumerate().collect(), |(i, x)| {
+        if let Some(at) = first_beyond_in(cpu.isa(), x, largest) {
+            first.fetch_min(i * LOOKED_AT + at, Ordering::Relaxed);
+        }
+    });
+    Some(first.into_inner()).filter(|&at| at < x.len())
+}
+
 per_isa! {
-    /// Index of the first value that is NaN or of a magnitude beyond `largest`.
-    pub fn first_beyond(isa: Isa, x: &[f32], largest: f32) -> Option<usize> {
+    fn first_beyond_in(isa: Isa, x: &[f32], largest: f32) -> Option<usize> {
         // Counting lets several values be compared side by side; the place is looked for only when there is one.
         let fine = |v: &f32| v.abs() <= largest;
         let beyond = x.iter().map(|v| u32::from(!fine(v))).sum::<u32>();
         if beyond == 0 { None } else { x.iter().position(|v| !fine(v)) }
-    }
-}
-
-per_isa! {
-    /// `out += weight * y`.
-    pub fn add_weighted(isa: Isa, out: &mut [f32], weight: f32, y: &[f32]) {
-        for (o, &y) in out.iter_mut().zip(y) {
-            *o = weight.mul_add(y, *o);
-        }
     }
 }
 
@@ -107,6 +113,18 @@ mod tests {
     }
 
     #[test]
+    fn the_first_value_beyond_is_found() {
+        let cpu = Cpu::exactly(3, Isa::detect());
+        let mut x = vec![-1.0; 5 * LOOKED_AT + 3];
+        assert_eq!(first_beyond(&cpu, &x, 1.0), None);
+        for at in [x.len() - 1, 3 * LOOKED_AT, 17] {
+            x[at] = if at == 17 { f32::NAN } else { -2.0 };
+            assert_eq!(first_beyond(&cpu, &x, 1.0), Some(at));
+        }
+        assert_eq!(first_beyond(&cpu, &[], 1.0), None);
+    }
+
+    #[test]
     fn every_isa_gives_the_same_bits() {
         let wave = |n: usize, f: f32| -> Vec<f32> { (0..n).map(|i| (i as f32 * f).sin() * 9.0).collect() };
         let (a, b, c) = (wave(148, 0.3), wave(148, 0.7), wave(37, 1.1));
@@ -119,7 +137,6 @@ mod tests {
             swiglu(isa, &mut g, &b);
             mix_streams(isa, &a, &b, 4, &mut mixed);
             ngram_gate(isa, &a, &b, &c, &mut gated);
-            add_weighted(isa, &mut mixed, 0.3, &c);
             [x, y, z, g, mixed, gated].concat().iter().map(|v| v.to_bits()).collect::<Vec<_>>()
         };
         let scalar = run(Isa::SCALAR);

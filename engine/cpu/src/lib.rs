@@ -57,6 +57,8 @@ mod dot;
 mod isa;
 mod product;
 mod rows;
+mod scratch;
+mod stripes;
 mod units;
 #[cfg(target_arch = "x86_64")]
 mod x86;

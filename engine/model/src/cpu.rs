@@ -2,13 +2,13 @@
 
 use crate::config::Indexer;
 use crate::error::Result;
-use crate::ops::{ExpertTensors, Ops, Routing};
+use crate::ops::{ExpertTensors, Ops, Routing, SharedExpert};
 use std::ops::Range;
 use strata_cpu::attention::{self, AttentionShape, Selection};
 use strata_cpu::delta::{self, DeltaShape};
-use strata_cpu::experts::Experts;
+use strata_cpu::experts::{Choices, Experts, Shared};
 use strata_cpu::rope::Rope;
-use strata_cpu::{Cpu, Isa, Matrix, Rows, conv, elementwise, math, norm, router};
+use strata_cpu::{Cpu, Isa, Matrix, Rows, conv, elementwise, norm, router};
 use strata_gguf::Tensor;
 
 /// Norms add up squares in f32: those of larger numbers overflow, and what overflows there becomes a silent zero.
@@ -48,6 +48,14 @@ impl CpuOps {
     pub fn threads(&self) -> usize {
         self.cpu.pool().threads()
     }
+}
+
+/// Values worth handing to another thread: a few microseconds for what is done to each.
+const GRAIN: usize = 8 * 1024;
+
+/// Rows of so many values that are worth handing to another thread.
+fn grain(row_len: usize) -> usize {
+    GRAIN.div_ceil(row_len.max(1))
 }
 
 /// Rows that grow with the sequence.
@@ -113,7 +121,7 @@ impl Ops for CpuOps {
     }
 
     fn nonfinite(&self, buf: &Rows, row_len: usize) -> Option<(usize, &'static str)> {
-        let at = elementwise::first_beyond(self.cpu.isa(), buf, LARGEST)?;
+        let at = elementwise::first_beyond(&self.cpu, buf, LARGEST)?;
         let value = match buf[at] {
             v if v.is_nan() => "NaN",
             v if v.is_infinite() => "infinity",
@@ -124,18 +132,22 @@ impl Ops for CpuOps {
 
     fn gather(&self, table: &Matrix, rows: &[u64]) -> Rows {
         let mut out = vec![0.0; rows.len() * table.in_len()];
-        for (&row, out) in rows.iter().zip(out.chunks_exact_mut(table.in_len())) {
-            table.row(row as usize, out);
-        }
+        let len = table.in_len();
+        // Rows that are not in memory are waited for side by side.
+        self.cpu.pool().rows(&mut out, len, grain(len), |first, out| {
+            for (&row, out) in rows[first..].iter().zip(out.chunks_exact_mut(len)) {
+                table.row(row as usize, out);
+            }
+        });
         out.into()
     }
 
     fn repeat(&self, x: &Rows, width: usize, times: usize) -> Rows {
-        x.chunks_exact(width)
-            .flat_map(|row| std::iter::repeat_n(row, times).flatten())
-            .copied()
-            .collect::<Vec<f32>>()
-            .into()
+        let mut out = Vec::with_capacity(x.len() * times);
+        for row in x.chunks_exact(width) {
+            (0..times).for_each(|_| out.extend_from_slice(row));
+        }
+        out.into()
     }
 
     fn mul(&self, w: &Matrix, x: &Rows) -> Rows {
@@ -144,24 +156,36 @@ impl Ops for CpuOps {
         y.into()
     }
 
+    fn mul_all<const N: usize>(&self, matrices: [&Matrix; N], x: &Rows) -> [Rows; N] {
+        let mut outputs = matrices.map(|w| vec![0.0; x.len() / w.in_len() * w.out_len()]);
+        Matrix::mul_all(&self.cpu, matrices, x, outputs.each_mut().map(Vec::as_mut_slice));
+        outputs.map(Rows::from)
+    }
+
     fn group_norm(&self, x: &Rows, gamma: &Rows, groups: usize, eps: f32) -> Rows {
         let mut y = vec![0.0; x.len()];
-        for (x, y) in x.chunks_exact(gamma.len()).zip(y.chunks_exact_mut(gamma.len())) {
-            norm::rms(self.cpu.isa(), x, gamma, groups, eps, y);
-        }
+        let len = gamma.len();
+        self.cpu.pool().rows(&mut y, len, grain(len), |first, y| {
+            for (x, y) in x[first * len..].chunks_exact(len).zip(y.chunks_exact_mut(len)) {
+                norm::rms(self.cpu.isa(), x, gamma, groups, eps, y);
+            }
+        });
         y.into()
     }
 
     fn norm_rope(&self, x: &mut Rows, gamma: &Rows, eps: f32, rope: &Rope, heads: usize, first: usize) {
         let dim = gamma.len();
-        for (t, row) in x.chunks_exact_mut(heads * dim).enumerate() {
-            norm::rms_heads(self.cpu.isa(), row, gamma, eps);
-            rope.at(first + t).apply(self.cpu.isa(), row, dim);
-        }
+        let len = heads * dim;
+        self.cpu.pool().rows(x, len, grain(len), |from, x| {
+            for (position, row) in (first + from..).zip(x.chunks_exact_mut(len)) {
+                norm::rms_heads(self.cpu.isa(), row, gamma, eps);
+                rope.at(position).apply(self.cpu.isa(), row, dim);
+            }
+        });
     }
 
     fn silu_scaled(&self, x: &mut Rows, divisor: f32) {
-        elementwise::silu_scaled(self.cpu.isa(), x, divisor);
+        self.cpu.pool().rows(x, 1, GRAIN, |_, x| elementwise::silu_scaled(self.cpu.isa(), x, divisor));
     }
 
     fn inject_weights(&self, x: &mut Rows, divisor: f32) {
@@ -170,41 +194,35 @@ impl Ops for CpuOps {
 
     fn mix_streams(&self, gate: &Rows, n: &Rows, streams: usize, width: usize) -> Rows {
         let mut out = vec![0.0; n.len() / streams];
-        let rows = gate.chunks_exact(streams * width).zip(n.chunks_exact(streams * width));
-        for ((gate, n), out) in rows.zip(out.chunks_exact_mut(width)) {
-            elementwise::mix_streams(self.cpu.isa(), gate, n, streams, out);
-        }
+        let len = streams * width;
+        self.cpu.pool().rows(&mut out, width, grain(len), |first, out| {
+            let rows = gate[first * len..].chunks_exact(len).zip(n[first * len..].chunks_exact(len));
+            for ((gate, n), out) in rows.zip(out.chunks_exact_mut(width)) {
+                elementwise::mix_streams(self.cpu.isa(), gate, n, streams, out);
+            }
+        });
         out.into()
     }
 
     fn add_to_streams(&self, r: &mut Rows, a: &Rows, y: &Rows, width: usize) {
         let rows = y.len() / width;
         let streams = a.len() / rows.max(1);
-        for ((r, a), y) in r.chunks_exact_mut(streams * width).zip(a.chunks_exact(streams)).zip(y.chunks_exact(width)) {
-            elementwise::add_to_streams(self.cpu.isa(), r, a, y);
-        }
+        let len = streams * width;
+        self.cpu.pool().rows(r, len, grain(len), |first, r| {
+            let rows = a[first * streams..].chunks_exact(streams).zip(y[first * width..].chunks_exact(width));
+            for (r, (a, y)) in r.chunks_exact_mut(len).zip(rows) {
+                elementwise::add_to_streams(self.cpu.isa(), r, a, y);
+            }
+        });
     }
 
     fn add(&self, x: &mut Rows, y: &Rows) {
-        x.iter_mut().zip(y.iter()).for_each(|(x, y)| *x += y);
-    }
-
-    fn swiglu(&self, mut gate: Rows, up: &Rows) -> Rows {
-        elementwise::swiglu(self.cpu.isa(), &mut gate, up);
-        gate
-    }
-
-    fn add_gated(&self, out: &mut Rows, gate: &Rows, y: &Rows) {
-        let width = y.len() / gate.len().max(1);
-        for ((out, &g), y) in out.chunks_exact_mut(width).zip(gate.iter()).zip(y.chunks_exact(width)) {
-            let weight = math::sigmoid(g);
-            elementwise::add_weighted(self.cpu.isa(), out, weight, y);
-        }
+        self.cpu.pool().rows(x, 1, GRAIN, |first, x| x.iter_mut().zip(&y[first..]).for_each(|(x, y)| *x += y));
     }
 
     fn conv_silu(&self, x: &Rows, w: &Rows, taps: usize, dilation: usize, channels: usize, history: &mut Rows) -> Rows {
         let mut out = vec![0.0; x.len()];
-        conv::causal_silu(self.cpu.isa(), x, w, taps, dilation, channels, history, &mut out);
+        conv::causal_silu(&self.cpu, x, w, taps, dilation, channels, history, &mut out);
         out.into()
     }
 
@@ -224,12 +242,21 @@ impl Ops for CpuOps {
     }
 
     fn gated_norm(&self, o: &mut Rows, gamma: &Rows, z: &Rows, eps: f32) {
-        delta::gated_norm(self.cpu.isa(), o, gamma, z, eps);
+        let dim = gamma.len();
+        self.cpu.pool().rows(o, dim, grain(dim), |first, o| {
+            delta::gated_norm(self.cpu.isa(), o, gamma, &z[first * dim..][..o.len()], eps);
+        });
     }
 
     fn split_heads(&self, x: &Rows, dim: usize) -> (Rows, Rows) {
         let half = |offset: usize| {
-            x.chunks_exact(2 * dim).flat_map(|h| &h[offset..offset + dim]).copied().collect::<Vec<f32>>().into()
+            let mut half = vec![0.0; x.len() / 2];
+            self.cpu.pool().rows(&mut half, dim, grain(dim), |first, half| {
+                for (x, half) in x[first * 2 * dim..].chunks_exact(2 * dim).zip(half.chunks_exact_mut(dim)) {
+                    half.copy_from_slice(&x[offset..offset + dim]);
+                }
+            });
+            half.into()
         };
         (half(0), half(dim))
     }
@@ -263,8 +290,18 @@ impl Ops for CpuOps {
 
     fn select(&self, q: &Rows, blocks: &Cache, indexer: &Indexer, first: usize) -> Vec<Selection> {
         let Indexer { heads, dim, block, budget } = *indexer;
-        let row = |(t, q)| attention::select(self.cpu.isa(), q, blocks, dim, block, budget, first + t + 1);
-        q.chunks_exact(heads * dim).enumerate().map(row).collect()
+        let mut selections = vec![Selection::All(0); q.len() / (heads * dim)];
+        let rows: Vec<_> = q.chunks_exact(heads * dim).zip(&mut selections).enumerate().collect();
+        let select = |(t, (q, selection)): (usize, (&[f32], &mut Selection))| {
+            *selection = attention::select(&self.cpu, q, blocks, dim, block, budget, first + t + 1);
+        };
+        // Each row shares its blocks out; enough rows are shared out themselves.
+        if rows.len() < self.threads() {
+            rows.into_iter().for_each(select)
+        } else {
+            self.cpu.pool().each(rows, select)
+        }
+        selections
     }
 
     fn attend(
@@ -284,27 +321,42 @@ impl Ops for CpuOps {
     fn ngram_gate(&self, k: &Rows, q: &Rows, v: &Rows, width: usize) -> Rows {
         let mut out = vec![0.0; k.len()];
         let row = k.len() / (v.len() / width).max(1);
-        for (((k, q), v), out) in
-            k.chunks_exact(row).zip(q.chunks_exact(row)).zip(v.chunks_exact(width)).zip(out.chunks_exact_mut(row))
-        {
-            elementwise::ngram_gate(self.cpu.isa(), k, q, v, out);
-        }
+        self.cpu.pool().rows(&mut out, row, grain(row), |first, out| {
+            let k = k[first * row..].chunks_exact(row);
+            let inputs = k.zip(q[first * row..].chunks_exact(row)).zip(v[first * width..].chunks_exact(width));
+            for (((k, q), v), out) in inputs.zip(out.chunks_exact_mut(row)) {
+                elementwise::ngram_gate(self.cpu.isa(), k, q, v, out);
+            }
+        });
         out.into()
     }
 
     fn route(&self, logits: &Rows, experts: usize, used: usize) -> Routing {
         let rows = logits.len() / experts;
         let mut routing = Routing { used, ids: vec![0; rows * used], weights: vec![0.0; rows * used] };
-        let choices = routing.ids.chunks_exact_mut(used).zip(routing.weights.chunks_exact_mut(used));
-        for (logits, (ids, weights)) in logits.chunks_exact(experts).zip(choices) {
-            router::top_k(logits, ids, weights);
-        }
+        let some = grain(experts);
+        let choices = routing.ids.chunks_mut(some * used).zip(routing.weights.chunks_mut(some * used));
+        self.cpu.pool().each(logits.chunks(some * experts).zip(choices).collect(), |(logits, (ids, weights))| {
+            let choices = ids.chunks_exact_mut(used).zip(weights.chunks_exact_mut(used));
+            for (logits, (ids, weights)) in logits.chunks_exact(experts).zip(choices) {
+                router::top_k(logits, ids, weights);
+            }
+        });
         routing
     }
 
-    fn expert_sum(&self, experts: &Experts, x: &Rows, routing: &Routing) -> Rows {
+    fn expert_sum(
+        &self,
+        experts: &Experts,
+        shared: &SharedExpert<Matrix>,
+        opening: &Rows,
+        x: &Rows,
+        routing: &Routing,
+    ) -> Rows {
         let mut out = vec![0.0; x.len()];
-        experts.forward(&self.cpu, x, &routing.ids, &routing.weights, routing.used, &mut out);
+        let choices = Choices { used: routing.used, ids: &routing.ids, weights: &routing.weights };
+        let shared = Shared { gate: &shared.gate, up: &shared.up, down: &shared.down, opening };
+        experts.forward(&self.cpu, x, choices, Some(shared), &mut out);
         out.into()
     }
 }

@@ -6,7 +6,7 @@ use crate::loader::{Loader, Progress};
 use crate::ngram::NgramHash;
 use crate::ops::{Ops, Routing};
 use crate::state::{IndexState, LayerState, Snapshot, State};
-use crate::weights::{AttentionWeights, DeltaWeights, Mixer, MoeWeights, NgramWeights, TokenMixer, Weights};
+use crate::weights::{AttentionWeights, DeltaWeights, Mixer, NgramWeights, TokenMixer, Weights};
 use strata_cpu::attention::AttentionShape;
 use strata_cpu::rope::Rope;
 use strata_gguf::{Gguf, Tensor};
@@ -198,11 +198,11 @@ impl<O: Ops> Model<O> {
             self.check(&r, first, || format!("layer {i} ({kind})"))?;
 
             let (x, weights) = self.mix(&layer.moe_in, &r);
-            let logits = ops.mul(&layer.moe.router, &x);
+            let [logits, opening] = ops.mul_all([&layer.moe.router, &layer.moe.shared_gate], &x);
             self.check_rows(&logits, c.experts, first, || format!("layer {i} (router)"))?;
             let routing = ops.route(&logits, c.experts, c.experts_used);
             observer.routing(i, &routing);
-            let y = self.moe(&layer.moe, &x, &routing);
+            let y = ops.expert_sum(&layer.moe.experts, &layer.moe.shared, &opening, &x, &routing);
             self.write(&mut r, weights.as_ref(), &y);
             self.check(&r, first, || format!("layer {i} (experts)"))?;
             if observer.wants_residuals() {
@@ -247,16 +247,17 @@ impl<O: Ops> Model<O> {
         // The trained formulas divide both projections by the number of streams.
         let divisor = c.streams as f32;
         let n = ops.group_norm(r, &w.norm, c.streams, c.eps);
-        let mut low = ops.mul(&w.down, &n);
+        let (mut low, weights) = match &w.inject {
+            None => (ops.mul(&w.down, &n), None),
+            Some(inject) => {
+                let [low, mut weights] = ops.mul_all([&w.down, inject], &n);
+                ops.inject_weights(&mut weights, divisor);
+                (low, Some(weights))
+            }
+        };
         ops.silu_scaled(&mut low, divisor);
         let gate = ops.mul(&w.up, &low);
-        let x = ops.mix_streams(&gate, &n, c.streams, c.hidden);
-        let weights = w.inject.as_ref().map(|inject| {
-            let mut a = ops.mul(inject, &n);
-            ops.inject_weights(&mut a, divisor);
-            a
-        });
-        (x, weights)
+        (ops.mix_streams(&gate, &n, c.streams, c.hidden), weights)
     }
 
     /// A hyper-connection's write: the block's output into every stream.
@@ -277,9 +278,9 @@ impl<O: Ops> Model<O> {
     ) -> O::Buf {
         let (c, ops) = (&self.config, &self.ops);
         let e = ops.gather(&w.table, rows);
-        let k = ops.group_norm(&ops.mul(&w.key, &e), &w.norm_key, c.streams, c.eps);
+        let [k, v] = ops.mul_all([&w.key, &w.value], &e);
+        let k = ops.group_norm(&k, &w.norm_key, c.streams, c.eps);
         let q = ops.group_norm(r, &w.norm_query, c.streams, c.eps);
-        let v = ops.mul(&w.value, &e);
         let mut gated = ops.ngram_gate(&k, &q, &v, c.hidden);
         // The convolution sees the normalised value; what passes beside it is not normalised.
         let u = ops.group_norm(&gated, &w.norm_conv, c.streams, c.eps);
@@ -291,11 +292,10 @@ impl<O: Ops> Model<O> {
     fn delta(&self, w: &DeltaWeights<O>, x: &O::Buf, conv: &mut O::Buf, state: &mut O::Buf) -> O::Buf {
         let (d, ops) = (self.config.delta, &self.ops);
         let shape = d.shape();
-        let qkv = ops.mul(&w.qkv, x);
+        let [qkv, z, beta, alpha] = ops.mul_all([&w.qkv, &w.z, &w.beta, &w.alpha], x);
         let qkv = ops.conv_silu(&qkv, &w.conv, d.taps, 1, shape.channels(), conv);
-        let (beta, alpha) = (ops.mul(&w.beta, x), ops.mul(&w.alpha, x));
         let mut o = ops.delta_scan(shape, qkv, &beta, &alpha, &w.a, &w.dt, state);
-        ops.gated_norm(&mut o, &w.norm, &ops.mul(&w.z, x), self.config.eps);
+        ops.gated_norm(&mut o, &w.norm, &z, self.config.eps);
         ops.mul(&w.out, &o)
     }
 
@@ -312,12 +312,12 @@ impl<O: Ops> Model<O> {
     ) -> Result<O::Buf> {
         let (a, eps, ops, rope) = (self.config.attention, self.config.eps, &self.ops, &self.rope);
         let shape = AttentionShape { heads: a.heads, kv_heads: a.kv_heads, dim: a.dim };
-        let (mut q, gate) = ops.split_heads(&ops.mul(&w.q, x), a.dim);
+        let [q, mut k, v] = ops.mul_all([&w.q, &w.k, &w.v], x);
+        let (mut q, gate) = ops.split_heads(&q, a.dim);
         ops.norm_rope(&mut q, &w.q_norm, eps, rope, a.heads, first);
-        let mut k = ops.mul(&w.k, x);
         ops.norm_rope(&mut k, &w.k_norm, eps, rope, a.kv_heads, first);
         ops.append(keys, &k);
-        ops.append(values, &ops.mul(&w.v, x));
+        ops.append(values, &v);
         let visible = first + rows;
         let selection = match (&w.indexer, a.indexer, index) {
             (Some(w), Some(i), Some(index)) => {
@@ -340,13 +340,5 @@ impl<O: Ops> Model<O> {
         };
         let o = ops.attend(shape, &q, &gate, keys, values, &selection);
         Ok(ops.mul(&w.out, &o))
-    }
-
-    fn moe(&self, w: &MoeWeights<O>, x: &O::Buf, routing: &Routing) -> O::Buf {
-        let ops = &self.ops;
-        let mut out = ops.expert_sum(&w.experts, x, routing);
-        let shared = ops.mul(&w.down, &ops.swiglu(ops.mul(&w.gate, x), &ops.mul(&w.up, x)));
-        ops.add_gated(&mut out, &ops.mul(&w.shared_gate, x), &shared);
-        out
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::{LayerKind, ModelConfig, NgramConfig};
 use crate::error::Result;
-use crate::ops::{ExpertTensors, Ops};
+use crate::ops::{ExpertTensors, Ops, SharedExpert};
 use crate::weights::{
     AttentionWeights, DeltaWeights, IndexerWeights, LayerWeights, Mixer, MoeWeights, NgramWeights, TokenMixer, Weights,
 };
@@ -156,9 +156,11 @@ impl<'a, O: Ops> Loader<'a, O> {
             router: self.matrix(&format!("{p}ffn_gate_inp.weight"), h, n)?,
             experts: self.ops.experts(ExpertTensors { gate_up, down, scales, count: n, hidden: h, width })?,
             shared_gate: self.matrix(&format!("{p}ffn_gate_inp_shexp.weight"), h, 1)?,
-            gate: self.matrix(&format!("{p}ffn_gate_shexp.weight"), h, c.shared_width)?,
-            up: self.matrix(&format!("{p}ffn_up_shexp.weight"), h, c.shared_width)?,
-            down: self.matrix(&format!("{p}ffn_down_shexp.weight"), c.shared_width, h)?,
+            shared: SharedExpert {
+                gate: self.matrix(&format!("{p}ffn_gate_shexp.weight"), h, c.shared_width)?,
+                up: self.matrix(&format!("{p}ffn_up_shexp.weight"), h, c.shared_width)?,
+                down: self.matrix(&format!("{p}ffn_down_shexp.weight"), c.shared_width, h)?,
+            },
         })
     }
 

@@ -22,6 +22,16 @@ pub struct ExpertTensors {
     pub width: usize,
 }
 
+/// The matrices of the expert that every token uses.
+pub struct SharedExpert<M> {
+    /// Gate projection, `[width][hidden]`.
+    pub gate: M,
+    /// Up projection, `[width][hidden]`.
+    pub up: M,
+    /// Down projection, `[hidden][width]`.
+    pub down: M,
+}
+
 /// The experts chosen for the rows of a window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Routing {
@@ -95,6 +105,8 @@ pub trait Ops {
     fn repeat(&self, x: &Self::Buf, width: usize, times: usize) -> Self::Buf;
     /// `W x` for each row.
     fn mul(&self, w: &Self::Matrix, x: &Self::Buf) -> Self::Buf;
+    /// `W x` for each row with several matrices, none of which waits for another.
+    fn mul_all<const N: usize>(&self, matrices: [&Self::Matrix; N], x: &Self::Buf) -> [Self::Buf; N];
     /// Root-mean-square norm of each of `groups` parts of each row; `gamma` is as long as a row.
     fn group_norm(&self, x: &Self::Buf, gamma: &Self::Buf, groups: usize, eps: f32) -> Self::Buf;
     /// Root-mean-square norm of each head with one shared `gamma`, then rotation; row t is at position `first + t`.
@@ -109,10 +121,6 @@ pub trait Ops {
     fn add_to_streams(&self, r: &mut Self::Buf, a: &Self::Buf, y: &Self::Buf, width: usize);
     /// `x += y`.
     fn add(&self, x: &mut Self::Buf, y: &Self::Buf);
-    /// `silu(gate) * up`.
-    fn swiglu(&self, gate: Self::Buf, up: &Self::Buf) -> Self::Buf;
-    /// `out += sigmoid(gate) * y`, one gate per row.
-    fn add_gated(&self, out: &mut Self::Buf, gate: &Self::Buf, y: &Self::Buf);
     /// `silu` of a causal depthwise convolution with weights `[taps][channels]`; moves `history` on.
     fn conv_silu(
         &self,
@@ -180,6 +188,14 @@ pub trait Ops {
 
     /// The `used` best experts of each row of router logits, with renormalised weights.
     fn route(&self, logits: &Self::Buf, experts: usize, used: usize) -> Routing;
-    /// The weighted sum of the routed experts' outputs, added in routing order.
-    fn expert_sum(&self, experts: &Self::Experts, x: &Self::Buf, routing: &Routing) -> Self::Buf;
+    /// The weighted sum of the routed experts' outputs in routing order, then of the shared expert's, whose weight is
+    /// `sigmoid(opening)`; `opening` has one value per row.
+    fn expert_sum(
+        &self,
+        experts: &Self::Experts,
+        shared: &SharedExpert<Self::Matrix>,
+        opening: &Self::Buf,
+        x: &Self::Buf,
+        routing: &Routing,
+    ) -> Self::Buf;
 }

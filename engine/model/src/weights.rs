@@ -1,6 +1,6 @@
 //! The weights of a model on a device, layer by layer.
 
-use crate::ops::Ops;
+use crate::ops::{Ops, SharedExpert};
 
 /// A hyper-connection: reads a gated mix of the residual streams and weighs what is written back.
 pub(crate) struct Mixer<O: Ops> {
@@ -54,9 +54,7 @@ pub(crate) struct MoeWeights<O: Ops> {
     pub(crate) router: O::Matrix,
     pub(crate) experts: O::Experts,
     pub(crate) shared_gate: O::Matrix,
-    pub(crate) gate: O::Matrix,
-    pub(crate) up: O::Matrix,
-    pub(crate) down: O::Matrix,
+    pub(crate) shared: SharedExpert<O::Matrix>,
 }
 
 /// One layer.

@@ -140,6 +140,15 @@ impl Pool {
         }
     }
 
+    /// How much work a piece of an operation should have: a share of `all` of it, and no less than `least`, which is
+    /// worth handing over.
+    pub(crate) fn piece(&self, all: usize, least: usize) -> usize {
+        match self.threads() {
+            1 => all,
+            threads => (all / (threads * PIECES)).max(least),
+        }
+    }
+
     /// Calls `f(first_row, rows)` on pieces of `out` that hold whole rows of `row_len` values, at least `grain` rows
     /// each (a piece smaller than that costs more to hand over than to compute).
     pub fn rows<F>(&self, out: &mut [f32], row_len: usize, grain: usize, f: F)
