@@ -2,7 +2,7 @@
 //!
 //! Row numbers and signs are computed as vectors, the rows themselves are looked up one by one: gathering is no faster.
 
-use super::long::{Entries, Long, Scales};
+use super::long::{Book, Entries, Long, Scales};
 use super::{Sign, half, load16, load32, spread_bits};
 use std::arch::x86_64::*;
 use strata_gguf::quant::tables::{IQ1S_GRID, IQ2S_GRID, IQ2XS_GRID, IQ2XXS_GRID, IQ3S_GRID, IQ3XXS_GRID};
@@ -18,38 +18,14 @@ fn word<const BYTES: usize>(block: &[u8; BYTES], offset: usize) -> u32 {
     u32::from_le_bytes(*at(block, offset))
 }
 
-/// Sixteen 16-bit integers as an array.
+/// Each of four 16-bit words four times.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store16(v: __m256i) -> [u16; 16] {
-    let mut out = [0; 16];
-    // SAFETY: the array holds 32 bytes.
-    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), v) };
-    out
-}
-
-/// Copies rows of eight from a code book.
-///
-/// # Safety
-/// Numbers are below `ROWS`.
-#[inline(always)]
-unsafe fn rows_of_8<const ROWS: usize, N: Into<usize> + Copy>(book: &[u64; ROWS], numbers: &[N], levels: &mut [u8]) {
-    for (&n, levels) in numbers.iter().zip(levels.as_chunks_mut::<8>().0) {
-        // SAFETY: the caller's promise. A comparison would be a third of the loop.
-        *levels = unsafe { book.get_unchecked(n.into()) }.to_le_bytes();
-    }
-}
-
-/// Copies rows of four from a code book.
-///
-/// # Safety
-/// Numbers are below `ROWS`.
-#[inline(always)]
-unsafe fn rows_of_4<const ROWS: usize, N: Into<usize> + Copy>(book: &[u32; ROWS], numbers: &[N], levels: &mut [u8]) {
-    for (&n, levels) in numbers.iter().zip(levels.as_chunks_mut::<4>().0) {
-        // SAFETY: the caller's promise. A comparison would be a third of the loop.
-        *levels = unsafe { book.get_unchecked(n.into()) }.to_le_bytes();
-    }
+fn four_each(words: &[u8; 8]) -> __m256i {
+    let all = _mm256_set1_epi64x(i64::from_le_bytes(*words));
+    let spread =
+        _mm256_setr_epi64x(0x0100_0100_0100_0100, 0x0302_0302_0302_0302, 0x0504_0504_0504_0504, 0x0706_0706_0706_0706);
+    _mm256_shuffle_epi8(all, spread)
 }
 
 /// 256 in the 16-bit integers whose bit of a word is set.
@@ -136,7 +112,7 @@ fn signed(entries: &Entries, run: usize, offset: i16) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn signed_wide(entries: &Entries, run: usize, offset: i16) -> __m512i {
-    let Entries { levels, changes } = entries;
+    let Entries { levels, changes, .. } = entries;
     let zeros = _mm512_setzero_si512();
     // SAFETY: the array holds 64 bytes.
     let magnitudes = unsafe { _mm512_loadu_si512(levels.as_chunks::<64>().0[run].as_ptr().cast()) };
@@ -146,15 +122,17 @@ fn signed_wide(entries: &Entries, run: usize, offset: i16) -> __m512i {
 }
 
 macro_rules! book {
-    ($(#[$doc:meta])* $name:ident[$bytes:literal] $offset:literal, $look_up:expr, $scales:expr, $levels:expr $(, $wide:expr)?) => {
+    // Numbers are within the book, whatever the block's bytes.
+    ($(#[$doc:meta])* $name:ident[$bytes:literal] $offset:literal, $book:expr, $numbers:expr, $scales:expr, $levels:expr $(, $wide:expr)?) => {
         $(#[$doc])*
         pub(super) struct $name;
         impl Long<$bytes> for $name {
             const SIGN: Sign = Sign::Offset($offset);
+            const BOOK: Book = $book;
             #[inline]
             #[target_feature(enable = "avx2")]
-            unsafe fn look_up(block: &[u8; $bytes], entries: &mut Entries) {
-                $look_up(block, entries);
+            unsafe fn numbers(block: &[u8; $bytes], entries: &mut Entries) {
+                $numbers(block, entries);
             }
             #[inline]
             #[target_feature(enable = "avx2,f16c")]
@@ -189,12 +167,13 @@ fn odd_words(bytes: &[u8; 64]) -> __m256i {
 
 book!(
     /// `d * (s + 1/2) / 4`. Each 32 values have four row numbers of a byte and a word of signs and a scale.
-    Iq2Xxs[66] 43,
+    Iq2Xxs[66] 43, Book::Eights(&IQ2XXS_GRID),
     |b: &[u8; 66], entries: &mut Entries| {
-        for (sub, levels) in entries.levels.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let numbers: &[u8; 4] = at(b, 2 + 8 * sub);
-            // SAFETY: the book has a row for every byte.
-            unsafe { rows_of_8(&IQ2XXS_GRID, numbers, levels) };
+        // Four of every eight bytes.
+        let pick = _mm_setr_epi8(0, 1, 2, 3, 8, 9, 10, 11, -1, -1, -1, -1, -1, -1, -1, -1);
+        for part in 0..2 {
+            let four = |half: usize| _mm_shuffle_epi8(load16(at(b, 2 + 32 * part + 16 * half)), pick);
+            entries.set(part, _mm256_cvtepu8_epi16(_mm_unpacklo_epi64(four(0), four(1))));
         }
         entries.changes = packed_signs(odd_words(at(b, 2)));
     },
@@ -206,16 +185,12 @@ book!(
 );
 book!(
     /// `d * (s + 1/2) / 4`. Row numbers of nine bits with seven signs.
-    Iq2Xs[74] 43,
+    Iq2Xs[74] 43, Book::Eights(&IQ2XS_GRID),
     |b: &[u8; 74], entries: &mut Entries| {
         let (first, second) = (load32(at(b, 2)), load32(at(b, 34)));
         let nine = _mm256_set1_epi16(511);
-        let (low, high) = entries.levels.split_at_mut(128);
-        // SAFETY: the book has a row for every number of nine bits.
-        unsafe {
-            rows_of_8(&IQ2XS_GRID, &store16(_mm256_and_si256(first, nine)), low);
-            rows_of_8(&IQ2XS_GRID, &store16(_mm256_and_si256(second, nine)), high);
-        }
+        entries.set(0, _mm256_and_si256(first, nine));
+        entries.set(1, _mm256_and_si256(second, nine));
         let seven = _mm256_packus_epi16(_mm256_srli_epi16(first, 9), _mm256_srli_epi16(second, 9));
         entries.changes = store_words(with_parity(_mm256_permute4x64_epi64::<0b11_01_10_00>(seven)));
     },
@@ -225,17 +200,16 @@ book!(
 );
 book!(
     /// `d * (s + 1/2) / 4`. Row numbers of ten bits, two of them apart, and eight signs.
-    Iq2S[82] 43,
+    Iq2S[82] 43, Book::Eights(&IQ2S_GRID),
     |b: &[u8; 82], entries: &mut Entries| {
-        for (part, levels) in entries.levels.as_chunks_mut::<128>().0.iter_mut().enumerate() {
+        for part in 0..2 {
             let low = _mm256_cvtepu8_epi16(load16(at(b, 2 + 16 * part)));
             // Each byte has the two bits of four numbers: bits 2k and 2k + 1 are moved to bits 8 and 9.
             let bytes = _mm_cvtsi32_si128(word(b, 66 + 4 * part) as i32);
-            let four = _mm256_cvtepu8_epi16(_mm_shuffle_epi8(bytes, _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3)));
+            let spread = _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+            let four = _mm256_cvtepu8_epi16(_mm_shuffle_epi8(bytes, spread));
             let high = _mm256_mullo_epi16(four, _mm256_set1_epi64x(0x0004_0010_0040_0100));
-            let numbers = _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi16(0x300)));
-            // SAFETY: numbers are a byte and two bits, and the book has a row for each of them.
-            unsafe { rows_of_8(&IQ2S_GRID, &store16(numbers), levels) };
+            entries.set(part, _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi16(0x300))));
         }
         entries.changes = store_words(load32(at(b, 34)));
     },
@@ -245,11 +219,11 @@ book!(
 );
 book!(
     /// `d * (s + 1/2) / 2`. Row numbers of a byte, then a word of signs and a scale for each 32 values.
-    Iq3Xxs[98] 62,
+    Iq3Xxs[98] 62, Book::Fours(&IQ3XXS_GRID),
     |b: &[u8; 98], entries: &mut Entries| {
-        let numbers: &[u8; 64] = at(b, 2);
-        // SAFETY: the book has a row for every byte.
-        unsafe { rows_of_4(&IQ3XXS_GRID, numbers, &mut entries.levels) };
+        for part in 0..4 {
+            entries.set(part, _mm256_cvtepu8_epi16(load16(at(b, 2 + 16 * part))));
+        }
         entries.changes = packed_signs(load32(at(b, 66)));
     },
     |b: &[u8; 98]| {
@@ -260,13 +234,12 @@ book!(
 );
 book!(
     /// `d * (2 s + 1)`. Row numbers of nine bits, one of them apart, and eight signs.
-    Iq3S[110] 15,
+    Iq3S[110] 15, Book::Fours(&IQ3S_GRID),
     |b: &[u8; 110], entries: &mut Entries| {
-        for (part, levels) in entries.levels.as_chunks_mut::<64>().0.iter_mut().enumerate() {
+        for part in 0..4 {
             let low = _mm256_cvtepu8_epi16(load16(at(b, 2 + 16 * part)));
             let ninth = ninth_bits(u16::from_le_bytes(*at(b, 66 + 2 * part)));
-            // SAFETY: numbers are a byte and a bit, and the book has a row for each of them.
-            unsafe { rows_of_4(&IQ3S_GRID, &store16(_mm256_or_si256(low, ninth)), levels) };
+            entries.set(part, _mm256_or_si256(low, ninth));
         }
         entries.changes = store_words(load32(at(b, 74)));
     },
@@ -292,15 +265,18 @@ fn shifted(entries: &Entries, run: usize, offset: i16) -> __m256i {
 
 book!(
     /// `d * (2 s + 1)` in eighths. For each 32 values a word: three bits of four row numbers, a scale, a shift.
-    Iq1S[50] 9,
+    Iq1S[50] 9, Book::Eights(&IQ1S_GRID),
     |b: &[u8; 50], entries: &mut Entries| {
-        for (sub, levels) in entries.levels.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let h = u16::from_le_bytes(*at(b, 34 + 2 * sub));
-            let low: &[u8; 4] = at(b, 2 + 4 * sub);
-            let numbers = std::array::from_fn::<u16, 4, _>(|l| u16::from(low[l]) | (h >> (3 * l) & 7) << 8);
-            // SAFETY: numbers are a byte and three bits, and the book has a row for each of them.
-            unsafe { rows_of_8(&IQ1S_GRID, &numbers, levels) };
-            entries.changes[sub] = if h & 0x8000 != 0 { 0xffff_ffff } else { 0x0101_0101 };
+        for part in 0..2 {
+            let words = four_each(at(b, 34 + 8 * part));
+            // Bits 3l to 3l + 2 of a word are moved to bits 8 to 10.
+            let left = _mm256_mullo_epi16(words, _mm256_set1_epi64x(0x0000_0004_0020_0100));
+            let moved = _mm256_blend_epi16::<0b1000_1000>(left, _mm256_srli_epi16(words, 1));
+            let low = _mm256_cvtepu8_epi16(load16(at(b, 2 + 16 * part)));
+            entries.set(part, _mm256_or_si256(low, _mm256_and_si256(moved, _mm256_set1_epi16(0x700))));
+        }
+        for (sub, change) in entries.changes.iter_mut().enumerate() {
+            *change = if b[35 + 2 * sub] & 0x80 != 0 { 0xffff_ffff } else { 0x0101_0101 };
         }
     },
     |b: &[u8; 50]| {
@@ -313,18 +289,22 @@ book!(
 book!(
     /// `d * (2 s + 1)` in eighths. Each row number has a nibble of three more bits and its own shift; the bits of `d` are
     /// spread over the words of scales.
-    Iq1M[56] 9,
+    Iq1M[56] 9, Book::Eights(&IQ1S_GRID),
     |b: &[u8; 56], entries: &mut Entries| {
-        for (sub, levels) in entries.levels.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let h = u16::from_le_bytes(*at(b, 32 + 2 * sub));
-            let low: &[u8; 4] = at(b, 4 * sub);
-            let numbers = std::array::from_fn::<u16, 4, _>(|l| u16::from(low[l]) | (h >> (4 * l) & 7) << 8);
-            // SAFETY: numbers are a byte and three bits, and the book has a row for each of them.
-            unsafe { rows_of_8(&IQ1S_GRID, &numbers, levels) };
-            // A set bit 3 makes 1 a -1, in each byte apart.
-            let down = std::array::from_fn(|l| if h >> (4 * l + 3) & 1 == 1 { 0xff } else { 1 });
-            entries.changes[sub] = u32::from_le_bytes(down);
+        let mut downs = [_mm256_setzero_si256(); 2];
+        for (part, downs) in downs.iter_mut().enumerate() {
+            let words = four_each(at(b, 32 + 8 * part));
+            // Nibble l of a word is moved to bits 8 to 11.
+            let left = _mm256_mullo_epi16(words, _mm256_set1_epi64x(0x0000_0001_0010_0100));
+            let moved = _mm256_blend_epi16::<0b1000_1000>(left, _mm256_srli_epi16(words, 4));
+            let low = _mm256_cvtepu8_epi16(load16(at(b, 16 * part)));
+            entries.set(part, _mm256_or_si256(low, _mm256_and_si256(moved, _mm256_set1_epi16(0x700))));
+            let bit = _mm256_set1_epi16(0x800);
+            *downs = _mm256_cmpeq_epi16(_mm256_and_si256(moved, bit), bit);
         }
+        let bytes = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(downs[0], downs[1]));
+        // -1 where the bit is set, else 1.
+        entries.changes = store_words(_mm256_or_si256(bytes, _mm256_set1_epi8(1)));
     },
     |b: &[u8; 56]| {
         let words: u64 = u64::from_le_bytes(*at(b, 48));

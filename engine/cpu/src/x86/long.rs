@@ -12,14 +12,16 @@ pub(super) trait Long<const BYTES: usize> {
     /// Whether the type has minimums.
     const MINS: bool = false;
 
-    /// What has to be looked up value by value; most types need none of it.
-    ///
-    /// It is done for eight units before the first is multiplied: single stores are slow to be read back as vectors.
+    /// Where levels are looked up.
+    const BOOK: Book = Book::None;
+
+    /// The rows of [`BOOK`](Long::BOOK) that make up a unit, and the changes of their levels. Numbers of rows must be
+    /// within the book for any bytes.
     ///
     /// # Safety
     /// The processor has AVX2.
     #[inline]
-    unsafe fn look_up(_: &[u8; BYTES], _: &mut Entries) {}
+    unsafe fn numbers(_: &[u8; BYTES], _: &mut Entries) {}
 
     /// The scales of a unit.
     ///
@@ -45,18 +47,38 @@ pub(super) trait Long<const BYTES: usize> {
     }
 }
 
-/// What was looked up for a unit.
+/// A code book.
+#[derive(Clone, Copy)]
+pub(super) enum Book {
+    None,
+    /// Rows of four levels.
+    Fours(&'static [u32]),
+    /// Rows of eight levels.
+    Eights(&'static [u64]),
+}
+
+/// What is looked up for a unit.
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
 pub(super) struct Entries {
-    /// 256 bytes, by entries of a code book.
+    /// 256 bytes, by rows of a code book.
     pub(super) levels: [u8; 256],
     /// For each 32 levels what changes them: signs, or shifts.
     pub(super) changes: [u32; 8],
+    /// Numbers of rows.
+    numbers: [u16; 64],
 }
 
 impl Entries {
-    pub(super) const ZERO: Entries = Entries { levels: [0; 256], changes: [0; 8] };
+    const ZERO: Entries = Entries { levels: [0; 256], changes: [0; 8], numbers: [0; 64] };
+
+    /// Sixteen numbers of rows, from number `16 * part` on.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn set(&mut self, part: usize, numbers: __m256i) {
+        // SAFETY: the array holds 32 bytes.
+        unsafe { _mm256_storeu_si256(self.numbers.as_chunks_mut::<16>().0[part].as_mut_ptr().cast(), numbers) };
+    }
 }
 
 /// The scales of a unit.
@@ -344,12 +366,33 @@ mod wide {
     }
 }
 
+/// Looks up what eight units need.
+///
+/// In three passes, the third being the multiplication: single stores are slow to be read back as vectors, and numbers
+/// are taken from memory faster than from vectors.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn look_up<F: Long<BYTES>, const BYTES: usize>(chunk: &[[u8; BYTES]], entries: &mut [Entries; PARTIALS]) {
-    for (block, entries) in chunk.iter().zip(entries) {
+    for (block, entries) in chunk.iter().zip(&mut *entries) {
         // SAFETY: this function is compiled for that feature, so it runs on a processor that has it.
-        unsafe { F::look_up(block, entries) };
+        unsafe { F::numbers(block, entries) };
+    }
+    for Entries { levels, numbers, .. } in entries.iter_mut().take(chunk.len()) {
+        match F::BOOK {
+            Book::None => {}
+            Book::Fours(book) => {
+                for (levels, &n) in levels.as_chunks_mut::<4>().0.iter_mut().zip(&*numbers) {
+                    // SAFETY: numbers are within the book. A comparison would be a quarter of the loop.
+                    *levels = unsafe { book.get_unchecked(usize::from(n)) }.to_le_bytes();
+                }
+            }
+            Book::Eights(book) => {
+                for (levels, &n) in levels.as_chunks_mut::<8>().0.iter_mut().zip(&*numbers) {
+                    // SAFETY: as above.
+                    *levels = unsafe { book.get_unchecked(usize::from(n)) }.to_le_bytes();
+                }
+            }
+        }
     }
 }
 
