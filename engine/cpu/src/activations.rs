@@ -42,6 +42,9 @@ pub struct Activations {
     /// The same in other orders, made when first wanted.
     halves: OnceLock<Vec<Chunk>>,
     planes: OnceLock<Vec<Chunk>>,
+    /// Rows repeated until they fill whole chunks.
+    tiled_halves: OnceLock<Vec<Chunk>>,
+    tiled_planes: OnceLock<Vec<Chunk>>,
     /// `[rows][cols / 256 rounded up to eights]`: the scale of each 256 values, then zeros.
     units: OnceLock<Vec<[f32; PARTIALS]>>,
 }
@@ -65,6 +68,8 @@ impl Activations {
             sums: vec![0; rows * (cols / SUM)],
             halves: OnceLock::new(),
             planes: OnceLock::new(),
+            tiled_halves: OnceLock::new(),
+            tiled_planes: OnceLock::new(),
             units: OnceLock::new(),
         };
         let block = if block == Block::Long { LONG_BLOCK } else { SHORT_BLOCK };
@@ -91,6 +96,26 @@ impl Activations {
         form.get_or_init(|| {
             let mut chunks = Vec::with_capacity(self.rows() * self.cols.div_ceil(256));
             (0..self.rows()).for_each(|t| arrange(order, self.row(t), &mut chunks));
+            chunks
+        })
+    }
+
+    /// The rows in another order, each repeated as often as fills whole chunks, for weights whose short rows are
+    /// multiplied without regard to where they end.
+    pub(crate) fn tiled(&self, order: Order) -> &[Chunk] {
+        let form = match order {
+            Order::Halves => &self.tiled_halves,
+            Order::Planes => &self.tiled_planes,
+        };
+        form.get_or_init(|| {
+            let times = tiles(self.cols / SHORT_BLOCK);
+            let mut chunks = Vec::with_capacity(self.rows() * times * self.cols / 256);
+            for t in 0..self.rows() {
+                let row = self.row(t);
+                let (values, scales, sums) =
+                    (row.values.repeat(times), row.scales.repeat(times), row.sums.repeat(times));
+                arrange(order, Row { values: &values, scales: &scales, sums: &sums }, &mut chunks);
+            }
             chunks
         })
     }
@@ -128,6 +153,8 @@ impl Activations {
             sums: Vec::new(),
             halves: OnceLock::new(),
             planes: OnceLock::new(),
+            tiled_halves: OnceLock::new(),
+            tiled_planes: OnceLock::new(),
             units: OnceLock::new(),
         };
         for t in rows {
@@ -138,6 +165,12 @@ impl Activations {
         }
         out
     }
+}
+
+/// How many rows of so many units fill whole chunks.
+pub(crate) fn tiles(units: usize) -> usize {
+    // The largest power of two that divides both.
+    PARTIALS >> units.trailing_zeros().min(PARTIALS.trailing_zeros())
 }
 
 per_isa! {

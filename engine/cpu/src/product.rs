@@ -84,7 +84,7 @@ mod tests {
         fn every_isa_gives_the_bits_of_the_definition(
             seed in any::<u64>(),
             inputs in 1usize..=8,
-            out_len in 1usize..5,
+            out_len in 1usize..20,
             blocks in 1usize..20,
             tame in any::<bool>(),
         ) {

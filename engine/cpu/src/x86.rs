@@ -117,6 +117,15 @@ fn store_floats(v: __m256) -> [f32; 8] {
     out
 }
 
+/// [`crate::dot::join`] of eight partial sums in order.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn join(sums: __m256) -> f32 {
+    let four = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums));
+    let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+}
+
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load_sums(sums: &[i16; 16]) -> __m256i {

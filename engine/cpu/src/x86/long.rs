@@ -1,8 +1,7 @@
 //! Types whose units have 256 values with integer scales.
 
-use super::{Sign, join_halves, load_floats, load_sums, load_values, load_wide, pairs, pairs_wide, store_floats};
+use super::{Sign, join, join_halves, load_floats, load_sums, load_values, load_wide, pairs, pairs_wide, store_floats};
 use crate::activations::Activations;
-use crate::dot::join;
 use crate::product::PARTIALS;
 use std::arch::x86_64::*;
 
@@ -128,6 +127,15 @@ macro_rules! loops {
             ) {
                 let rows = Rows::<BYTES> { blocks: bytes.as_chunks().0, per_row: x.cols() / 256, scale };
                 let x: Vec<Input<'_>> = (0..x.rows()).map(|t| Input::new(x, t)).collect();
+                if rows.per_row == 1 {
+                    return match *x.as_slice() {
+                        [a] => rows.single_by_few::<F, 1>([a], out),
+                        [a, b] => rows.single_by_few::<F, 2>([a, b], out),
+                        [a, b, c] => rows.single_by_few::<F, 3>([a, b, c], out),
+                        [a, b, c, d] => rows.single_by_few::<F, FEW>([a, b, c, d], out),
+                        _ => rows.single_by_many::<F>(&x, out),
+                    };
+                }
                 match *x.as_slice() {
                     [a] => rows.by_few::<F, 1>([a], out),
                     [a, b] => rows.by_few::<F, 2>([a, b], out),
@@ -151,6 +159,28 @@ macro_rules! loops {
                 units: Vec<Taken>,
                 d: [f32; PARTIALS],
                 d_min: [f32; PARTIALS],
+            }
+
+            /// Takes up to eight units apart.
+            #[target_feature(enable = $features)]
+            fn take<F: Long<BYTES>, const BYTES: usize>(
+                chunk: &[[u8; BYTES]],
+                entries: &mut [Entries; PARTIALS],
+                taken: &mut TakenChunk,
+            ) {
+                look_up::<F, BYTES>(chunk, entries);
+                taken.units.clear();
+                for (i, (block, entries)) in chunk.iter().zip(&*entries).enumerate() {
+                    // SAFETY: this function is compiled for those features and runs where they are.
+                    let s = unsafe { F::scales(block) };
+                    let spread = spread(s.scales);
+                    taken.units.push(Taken {
+                        runs: std::array::from_fn(|r| run::<F, BYTES>(block, entries, spread, r)),
+                        offset: offset::<F, BYTES>(s.scales),
+                        mins: s.mins,
+                    });
+                    (taken.d[i], taken.d_min[i]) = (s.d, s.d_min);
+                }
             }
 
             /// Rows of weights.
@@ -183,7 +213,61 @@ macro_rules! loops {
                             }
                             results.add::<F, BYTES>(&d, &d_min, x, c, &mut sums);
                         }
-                        *out = sums.map(|sums| join(store_floats(sums)) * self.scale);
+                        *out = sums.map(|sums| join(sums) * self.scale);
+                    }
+                }
+
+                /// [`by_few`](Rows::by_few) for rows of one unit.
+                ///
+                /// Such a row has one partial sum that is not zero, so the eight units of a chunk may belong to eight
+                /// rows.
+                #[target_feature(enable = $features)]
+                fn single_by_few<F: Long<BYTES>, const N: usize>(&self, x: [Input<'_>; N], out: &mut [f32]) {
+                    let mut entries = [Entries::ZERO; PARTIALS];
+                    let mut results = Results::ZERO;
+                    for (chunk, out) in self.blocks.chunks(PARTIALS).zip(out.chunks_mut(PARTIALS * N)) {
+                        look_up::<F, BYTES>(chunk, &mut entries);
+                        let (mut d, mut d_min) = ([0.0; PARTIALS], [0.0; PARTIALS]);
+                        for (i, (block, entries)) in chunk.iter().zip(&entries).enumerate() {
+                            // SAFETY: this function is compiled for those features and runs where they are.
+                            let s = unsafe { F::scales(block) };
+                            let spread = spread(s.scales);
+                            let offset = offset::<F, BYTES>(s.scales);
+                            let runs = (0..RUNS).map(|r| run::<F, BYTES>(block, entries, spread, r));
+                            multiply::<F, BYTES, N>(runs, offset, s.mins, x, 0, i, &mut results);
+                            (d[i], d_min[i]) = (s.d, s.d_min);
+                        }
+                        for (t, sums) in results.singles::<F, BYTES>(&d, &d_min, x, self.scale).iter().enumerate() {
+                            for (out, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(sums) {
+                                out[t] = *value;
+                            }
+                        }
+                    }
+                }
+
+                /// [`by_many`](Rows::by_many) for rows of one unit.
+                #[target_feature(enable = $features)]
+                fn single_by_many<F: Long<BYTES>>(&self, x: &[Input<'_>], out: &mut [f32]) {
+                    let mut entries = [Entries::ZERO; PARTIALS];
+                    let mut taken = TakenChunk::default();
+                    let (mut few, mut one) = (Results::ZERO, Results::ZERO);
+                    let inputs = x.len();
+                    let (tiles, rest) = x.as_chunks::<FEW>();
+                    for (chunk, out) in self.blocks.chunks(PARTIALS).zip(out.chunks_mut(PARTIALS * inputs)) {
+                        take::<F, BYTES>(chunk, &mut entries, &mut taken);
+                        let mut put = |t: usize, rows: [f32; PARTIALS]| {
+                            for (out, value) in out.chunks_exact_mut(inputs).zip(rows) {
+                                out[t] = value;
+                            }
+                        };
+                        for (tile, &x) in tiles.iter().enumerate() {
+                            let results = times_rows::<F, BYTES, FEW>(&taken, x, self.scale, &mut few);
+                            results.into_iter().enumerate().for_each(|(n, rows)| put(tile * FEW + n, rows));
+                        }
+                        for (n, &x) in rest.iter().enumerate() {
+                            let [rows] = times_rows::<F, BYTES, 1>(&taken, [x], self.scale, &mut one);
+                            put(tiles.len() * FEW + n, rows);
+                        }
                     }
                 }
 
@@ -195,19 +279,7 @@ macro_rules! loops {
                     taken.resize_with(self.per_row.div_ceil(PARTIALS), TakenChunk::default);
                     for (row, out) in self.blocks.chunks_exact(self.per_row).zip(out.chunks_exact_mut(x.len())) {
                         for (chunk, taken) in row.chunks(PARTIALS).zip(&mut taken) {
-                            look_up::<F, BYTES>(chunk, &mut entries);
-                            taken.units.clear();
-                            for (i, (block, entries)) in chunk.iter().zip(&entries).enumerate() {
-                                // SAFETY: this function is compiled for those features and runs where they are.
-                                let s = unsafe { F::scales(block) };
-                                let spread = spread(s.scales);
-                                taken.units.push(Taken {
-                                    runs: std::array::from_fn(|r| run::<F, BYTES>(block, entries, spread, r)),
-                                    offset: offset::<F, BYTES>(s.scales),
-                                    mins: s.mins,
-                                });
-                                (taken.d[i], taken.d_min[i]) = (s.d, s.d_min);
-                            }
+                            take::<F, BYTES>(chunk, &mut entries, taken);
                         }
                         let (x, last_x) = x.as_chunks::<FEW>();
                         let (out, last_out) = out.as_chunks_mut::<FEW>();
@@ -219,6 +291,23 @@ macro_rules! loops {
                         }
                     }
                 }
+            }
+
+            /// Eight rows of a unit each, times some inputs.
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn times_rows<F: Long<BYTES>, const BYTES: usize, const N: usize>(
+                rows: &TakenChunk,
+                x: [Input<'_>; N],
+                scale: f32,
+                results: &mut Results<N>,
+            ) -> [[f32; PARTIALS]; N] {
+                let all = std::hint::black_box(RUNS);
+                for (i, taken) in rows.units.iter().enumerate() {
+                    let runs = taken.runs.iter().copied().take(all);
+                    multiply::<F, BYTES, N>(runs, taken.offset, taken.mins, x, 0, i, results);
+                }
+                results.singles::<F, BYTES>(&rows.d, &rows.d_min, x, scale)
             }
 
             /// A row that was taken apart, times some inputs.
@@ -241,7 +330,7 @@ macro_rules! loops {
                     }
                     results.add::<F, BYTES>(&chunk.d, &chunk.d_min, x, c, &mut sums);
                 }
-                sums.map(|sums| join(store_floats(sums)) * scale)
+                sums.map(|sums| join(sums) * scale)
             }
         }
     };
@@ -472,13 +561,48 @@ impl<const N: usize> Results<N> {
         sums: &mut [__m256; N],
     ) {
         for t in 0..N {
-            let a = load_floats(&x[t].scales[c]);
-            let product = _mm256_cvtepi32_ps(total(&self.products[t]));
-            sums[t] = _mm256_fmadd_ps(_mm256_mul_ps(load_floats(d), a), product, sums[t]);
-            if F::MINS {
-                let mins = _mm256_cvtepi32_ps(total(&self.mins[t]));
-                sums[t] = _mm256_fnmadd_ps(_mm256_mul_ps(load_floats(d_min), a), mins, sums[t]);
-            }
+            let (d, d_min, a) = (load_floats(d), load_floats(d_min), load_floats(&x[t].scales[c]));
+            sums[t] = self.onto::<F, BYTES>(t, d, d_min, a, sums[t]);
+        }
+    }
+
+    /// The outputs of eight rows of a unit each, for each input.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn singles<F: Long<BYTES>, const BYTES: usize>(
+        &self,
+        d: &[f32; PARTIALS],
+        d_min: &[f32; PARTIALS],
+        x: [Input<'_>; N],
+        scale: f32,
+    ) -> [[f32; PARTIALS]; N] {
+        let mut out = [[0.0; PARTIALS]; N];
+        for t in 0..N {
+            let a = _mm256_set1_ps(x[t].scales[0][0]);
+            let sums = self.onto::<F, BYTES>(t, load_floats(d), load_floats(d_min), a, _mm256_setzero_ps());
+            out[t] = store_floats(_mm256_mul_ps(sums, _mm256_set1_ps(scale)));
+        }
+        out
+    }
+
+    /// Adds the results for input `t` to eight partial sums.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn onto<F: Long<BYTES>, const BYTES: usize>(
+        &self,
+        t: usize,
+        d: __m256,
+        d_min: __m256,
+        a: __m256,
+        sums: __m256,
+    ) -> __m256 {
+        let product = _mm256_cvtepi32_ps(total(&self.products[t]));
+        let sums = _mm256_fmadd_ps(_mm256_mul_ps(d, a), product, sums);
+        if F::MINS {
+            let mins = _mm256_cvtepi32_ps(total(&self.mins[t]));
+            _mm256_fnmadd_ps(_mm256_mul_ps(d_min, a), mins, sums)
+        } else {
+            sums
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Types whose units have 32 values.
 
-use super::{Sign, join_halves, load_floats, load_values, load_wide, pairs, store_floats};
-use crate::activations::Activations;
+use super::{Sign, join_halves, load_floats, load_values, load_wide, pairs};
+use crate::activations::{Activations, Row, tiles};
 use crate::arranged::{self, Order};
-use crate::dot::join;
 use crate::product::PARTIALS;
 use std::arch::x86_64::*;
 
@@ -54,9 +53,111 @@ struct Taken {
 /// Inputs that a row is multiplied with before it is taken apart anew.
 const FEW: usize = 4;
 
+/// Units whose results are kept before they are given to rows.
+const AT_ONCE: usize = 128;
+
+/// Results of units in their order, whichever rows they belong to. Behind the last there is room for a chunk.
+struct Flat {
+    d: Vec<f32>,
+    d_min: Vec<f32>,
+    products: Vec<f32>,
+}
+
+impl Flat {
+    fn new(units: usize) -> Flat {
+        let zeros = || vec![0.0; units.next_multiple_of(PARTIALS) + PARTIALS];
+        Flat { d: zeros(), d_min: zeros(), products: zeros() }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn put_scales<F: Short<BYTES>, const BYTES: usize>(&mut self, c: usize, taken: &Taken) {
+        put(&mut self.d, c, in_unit_order(F::ORDER, taken.d));
+        if F::MINS {
+            put(&mut self.d_min, c, in_unit_order(F::ORDER, taken.d_min));
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn put_products<F: Short<BYTES>, const BYTES: usize>(&mut self, c: usize, product: __m256i) {
+        put(&mut self.products, c, in_unit_order(F::ORDER, _mm256_cvtepi32_ps(product)));
+    }
+
+    /// The product of the row whose first unit is `first` with an input.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn row<F: Short<BYTES>, const BYTES: usize>(&self, first: usize, x: &[Lanes]) -> f32 {
+        let mut sums = _mm256_setzero_ps();
+        for (c, x) in x.iter().enumerate() {
+            let (at, a) = (first + c * PARTIALS, load_floats(&x.scales));
+            // Scales of the next row may be infinite, and infinity times zero is no zero.
+            let counts = load_floats(&x.counts);
+            let d = _mm256_and_ps(get(&self.d, at), counts);
+            sums = _mm256_fmadd_ps(_mm256_mul_ps(d, a), get(&self.products, at), sums);
+            if F::MINS {
+                let d_min = _mm256_and_ps(get(&self.d_min, at), counts);
+                sums = _mm256_fnmadd_ps(_mm256_mul_ps(d_min, a), load_floats(&x.sums), sums);
+            }
+        }
+        super::join(sums)
+    }
+}
+
+/// Eight units of an input, in order.
+#[derive(Clone, Copy)]
+struct Lanes {
+    scales: [f32; PARTIALS],
+    /// Sums of each unit's values.
+    sums: [f32; PARTIALS],
+    /// All bits set where there is a unit.
+    counts: [f32; PARTIALS],
+}
+
+/// The units of an input, filled up to eights.
+fn lanes(x: Row<'_>) -> impl Iterator<Item = Lanes> + '_ {
+    let sums = x.sums.as_chunks::<2>().0.chunks(PARTIALS);
+    x.scales.chunks(PARTIALS).zip(sums).map(|(scales, sums)| {
+        let mut lanes = Lanes { scales: [0.0; 8], sums: [0.0; 8], counts: [0.0; 8] };
+        for (lane, (&scale, &[a, b])) in scales.iter().zip(sums).enumerate() {
+            lanes.scales[lane] = scale;
+            lanes.sums[lane] = f32::from(a) + f32::from(b);
+            lanes.counts[lane] = f32::from_bits(u32::MAX);
+        }
+        lanes
+    })
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn put(values: &mut [f32], c: usize, v: __m256) {
+    if let Some(values) = values.as_chunks_mut::<PARTIALS>().0.get_mut(c) {
+        // SAFETY: the array holds eight floats.
+        unsafe { _mm256_storeu_ps(values.as_mut_ptr(), v) };
+    }
+}
+
+/// Eight values from `at` on, which there are.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn get(values: &[f32], at: usize) -> __m256 {
+    values.get(at..).and_then(|v| v.first_chunk()).map_or(_mm256_setzero_ps(), |v| load_floats(v))
+}
+
+/// From lane order to the order of units.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn in_unit_order(order: Order, v: __m256) -> __m256 {
+    let lanes = match order {
+        Order::Halves => _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7),
+        Order::Planes => _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7),
+    };
+    _mm256_permutevar8x32_ps(v, lanes)
+}
+
 /// The loops around taking apart and multiplying, compiled for an instruction set.
 macro_rules! loops {
-    ($level:ident $features:literal $add:ident) => {
+    ($level:ident $features:literal $integers:ident) => {
         pub(super) mod $level {
             use super::*;
 
@@ -69,7 +170,12 @@ macro_rules! loops {
                 out: &mut [f32],
             ) {
                 let rows = Rows::<BYTES> { blocks: bytes.as_chunks().0, per_row: x.cols() / 32 / F::PER_BLOCK, scale };
-                let chunks_per_row = x.cols().div_ceil(32 * PARTIALS);
+                let units = x.cols() / 32;
+                // A chunk that is not full costs as much as a full one: for rows of few units that is worth avoiding.
+                if units <= PARTIALS / 2 {
+                    return rows.across::<F>(x, out);
+                }
+                let chunks_per_row = units.div_ceil(PARTIALS);
                 let x: Vec<&[arranged::Chunk]> = x.arranged(F::ORDER).chunks_exact(chunks_per_row).collect();
                 match *x.as_slice() {
                     [a] => rows.by_few::<F, 1>([a], out),
@@ -97,11 +203,44 @@ macro_rules! loops {
                         let mut c = 0;
                         each_chunk::<F, BYTES>(row, |taken| {
                             for (x, sums) in x.iter().zip(&mut sums) {
-                                *sums = super::$add::<F, BYTES>(&taken, &x[c], *sums);
+                                *sums =
+                                    add::<F, BYTES>(&taken, &x[c], super::$integers::<F, BYTES>(&taken, &x[c]), *sums);
                             }
                             c += 1;
                         });
                         *out = finish::<F, BYTES, N>(sums, self.scale);
+                    }
+                }
+
+                /// Rows of few units: chunks go on from one row to the next, and their results are given to rows
+                /// afterwards.
+                #[target_feature(enable = $features)]
+                fn across<F: Short<BYTES>>(&self, x: &Activations, out: &mut [f32]) {
+                    let (inputs, units) = (x.rows(), x.cols() / 32);
+                    let tiles = tiles(units);
+                    let period = tiles * units / PARTIALS;
+                    let tiled = x.tiled(F::ORDER);
+                    let lanes: Vec<Lanes> = (0..inputs).flat_map(|t| lanes(x.row(t))).collect();
+                    let per_input = units.div_ceil(PARTIALS);
+                    let group = tiles * (AT_ONCE / (tiles * units)).max(1);
+                    let mut taken = Vec::with_capacity(group * units / PARTIALS);
+                    let mut flat = Flat::new(group * units);
+                    let blocks = self.blocks.chunks(group * self.per_row);
+                    for (blocks, out) in blocks.zip(out.chunks_mut(group * inputs)) {
+                        taken.clear();
+                        each_chunk::<F, BYTES>(blocks, |chunk| {
+                            flat.put_scales::<F, BYTES>(taken.len(), &chunk);
+                            taken.push(chunk);
+                        });
+                        let inputs_of = tiled.chunks_exact(period).zip(lanes.chunks_exact(per_input));
+                        for (t, (x_chunks, lanes)) in inputs_of.enumerate() {
+                            for (c, (taken, x)) in taken.iter().zip(x_chunks.iter().cycle()).enumerate() {
+                                flat.put_products::<F, BYTES>(c, super::$integers::<F, BYTES>(taken, x));
+                            }
+                            for (r, out) in out.chunks_exact_mut(inputs).enumerate() {
+                                out[t] = flat.row::<F, BYTES>(r * units, lanes) * self.scale;
+                            }
+                        }
                     }
                 }
 
@@ -135,7 +274,7 @@ macro_rules! loops {
                 let mut sums = [_mm256_setzero_ps(); N];
                 for (c, taken) in row.iter().enumerate() {
                     for (x, sums) in x.iter().zip(&mut sums) {
-                        *sums = super::$add::<F, BYTES>(taken, &x[c], *sums);
+                        *sums = add::<F, BYTES>(taken, &x[c], super::$integers::<F, BYTES>(taken, &x[c]), *sums);
                     }
                 }
                 finish::<F, BYTES, N>(sums, scale)
@@ -177,13 +316,28 @@ macro_rules! loops {
     };
 }
 
-loops!(avx2 "avx2,fma,f16c" add);
-loops!(avx512 "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni" add_wide);
+loops!(avx2 "avx2,fma,f16c" integers);
+loops!(avx512 "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni" integers_wide);
 
-/// Adds the products of eight units to the eight partial sums.
+/// Adds eight units to the eight partial sums, in lane order, given their integer products.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn add<F: Short<BYTES>, const BYTES: usize>(w: &Taken, x: &arranged::Chunk, sums: __m256) -> __m256 {
+#[target_feature(enable = "avx2,fma")]
+fn add<F: Short<BYTES>, const BYTES: usize>(w: &Taken, x: &arranged::Chunk, product: __m256i, sums: __m256) -> __m256 {
+    let a = load_floats(&x.scales);
+    let sums = _mm256_fmadd_ps(_mm256_mul_ps(w.d, a), _mm256_cvtepi32_ps(product), sums);
+    if F::MINS {
+        // SAFETY: the array holds eight integers.
+        let mins = unsafe { _mm256_loadu_si256(x.sums.as_ptr().cast()) };
+        _mm256_fnmadd_ps(_mm256_mul_ps(w.d_min, a), _mm256_cvtepi32_ps(mins), sums)
+    } else {
+        sums
+    }
+}
+
+/// The integer products of eight units, in lane order.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn integers<F: Short<BYTES>, const BYTES: usize>(w: &Taken, x: &arranged::Chunk) -> __m256i {
     let ones = _mm256_set1_epi16(1);
     let values = x.values.as_chunks::<32>().0;
     let pairs = |j: usize| pairs(F::SIGN, w.bytes[j], load_values(&values[j]));
@@ -212,18 +366,13 @@ fn add<F: Short<BYTES>, const BYTES: usize>(w: &Taken, x: &arranged::Chunk, sums
         // A multiplication by a power of two, which the compiler makes a shift.
         product = _mm256_sub_epi32(product, _mm256_mullo_epi32(sum, _mm256_set1_epi32(offset.into())));
     }
-    let a = load_floats(&x.scales);
-    let mut sums = _mm256_fmadd_ps(_mm256_mul_ps(w.d, a), _mm256_cvtepi32_ps(product), sums);
-    if F::MINS {
-        sums = _mm256_fnmadd_ps(_mm256_mul_ps(w.d_min, a), _mm256_cvtepi32_ps(sum), sums);
-    }
-    sums
+    product
 }
 
-/// [`add`] with AVX-512.
+/// [`integers`] with AVX-512.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn add_wide<F: Short<BYTES>, const BYTES: usize>(w: &Taken, x: &arranged::Chunk, sums: __m256) -> __m256 {
+fn integers_wide<F: Short<BYTES>, const BYTES: usize>(w: &Taken, x: &arranged::Chunk) -> __m256i {
     let values = x.values.as_chunks::<64>().0;
     // The instruction takes unsigned bytes and has 32 bits for sums, so an offset makes any levels unsigned.
     let offset = match F::SIGN {
@@ -239,32 +388,22 @@ fn add_wide<F: Short<BYTES>, const BYTES: usize>(w: &Taken, x: &arranged::Chunk,
     };
     let halves = |v: __m512i| _mm256_hadd_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64::<1>(v));
     let zero = _mm512_setzero_si512();
-    let mut product = match F::ORDER {
+    let product = match F::ORDER {
         Order::Halves => _mm256_hadd_epi32(halves(times(times(zero, 0), 1)), halves(times(times(zero, 2), 3))),
         Order::Planes => halves(times(times(times(times(zero, 0), 1), 2), 3)),
     };
     // SAFETY: the array holds eight integers.
     let sum = unsafe { _mm256_loadu_si256(x.sums.as_ptr().cast()) };
-    product = _mm256_sub_epi32(product, _mm256_mullo_epi32(sum, _mm256_set1_epi32(offset.into())));
-    let a = load_floats(&x.scales);
-    let mut sums = _mm256_fmadd_ps(_mm256_mul_ps(w.d, a), _mm256_cvtepi32_ps(product), sums);
-    if F::MINS {
-        sums = _mm256_fnmadd_ps(_mm256_mul_ps(w.d_min, a), _mm256_cvtepi32_ps(sum), sums);
-    }
-    sums
+    _mm256_sub_epi32(product, _mm256_mullo_epi32(sum, _mm256_set1_epi32(offset.into())))
 }
 
-/// The partial sums in their order, joined, times the tensor's factor.
+/// The partial sums joined, times the tensor's factor.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn finish<F: Short<BYTES>, const BYTES: usize, const N: usize>(sums: [__m256; N], scale: f32) -> [f32; N] {
     let mut out = [0.0; N];
     for (out, sums) in out.iter_mut().zip(sums) {
-        let mut ordered = [0.0; PARTIALS];
-        for (value, unit) in store_floats(sums).into_iter().zip(F::ORDER.lanes()) {
-            ordered[unit] = value;
-        }
-        *out = join(ordered) * scale;
+        *out = super::join(in_unit_order(F::ORDER, sums)) * scale;
     }
     out
 }
