@@ -97,7 +97,7 @@ impl Group<'_> {
 /// Intermediate results in the form that a weight type is multiplied with.
 enum Form<'a> {
     Floats(&'a [f32], usize),
-    Integers(Activations),
+    Integers(Box<Activations>),
 }
 
 impl Form<'_> {
@@ -199,7 +199,7 @@ fn quantised<'a>(cpu: &Cpu, groups: &[Group<'_>], middle: &'a [f32]) -> Vec<Form
     let mut forms: Vec<Form<'a>> = groups.iter().map(&mut floats).collect();
     let quantise = |(form, group): (&mut Form<'a>, &Group<'_>)| {
         if let (Form::Floats(x, width), Some(block)) = (&*form, block_for(group.down.ty())) {
-            *form = Form::Integers(Activations::new(cpu.isa(), x, *width, block));
+            *form = Form::Integers(Box::new(Activations::new(cpu.isa(), x, *width, block)));
         }
     };
     if middle.len() < QUANTISED {

@@ -3,7 +3,12 @@
 use super::{Sign, join, join_halves, load_floats, load_sums, load_values, load_wide, pairs, pairs_wide, store_floats};
 use crate::activations::Activations;
 use crate::product::PARTIALS;
+use results::Results;
 use std::arch::x86_64::*;
+
+mod narrow;
+mod results;
+mod wide;
 
 /// How a unit of a type is taken apart. `BYTES` is its size.
 pub(super) trait Long<const BYTES: usize> {
@@ -339,122 +344,6 @@ macro_rules! loops {
 loops!(avx2 "avx2,fma,f16c" narrow);
 loops!(avx512 "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni" wide);
 
-/// Levels and products 32 at a time.
-mod narrow {
-    use super::*;
-
-    /// Runs of a unit.
-    pub(super) const RUNS: usize = 8;
-
-    /// 32 levels and their scales.
-    #[derive(Clone, Copy)]
-    pub(super) struct Run {
-        bytes: __m256i,
-        scales: __m256i,
-    }
-
-    /// Run `r` of a unit.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    pub(super) fn run<F: Long<BYTES>, const BYTES: usize>(
-        block: &[u8; BYTES],
-        entries: &Entries,
-        spread: __m256i,
-        r: usize,
-    ) -> Run {
-        // SAFETY: this function is compiled for that feature, so it runs on a processor that has it.
-        Run { bytes: unsafe { F::bytes(block, entries, r) }, scales: pick(spread, r) }
-    }
-
-    /// Multiplies unit `u` of a row, number `i` of its chunk.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    pub(super) fn multiply<F: Long<BYTES>, const BYTES: usize, const N: usize>(
-        runs: impl Iterator<Item = Run>,
-        offset: __m256i,
-        mins: __m256i,
-        x: [Input<'_>; N],
-        u: usize,
-        i: usize,
-        results: &mut Results<N>,
-    ) {
-        let mut products = results.begin::<F, BYTES>(offset, mins, x, u, i);
-        let mut values = [&[[0; 32]; 0][..]; N];
-        for t in 0..N {
-            values[t] = x[t].values[u].as_chunks().0;
-        }
-        for (r, run) in runs.enumerate().take(RUNS) {
-            for t in 0..N {
-                let pairs = pairs(F::SIGN, run.bytes, load_values(&values[t][r]));
-                products[t] = _mm256_add_epi32(products[t], _mm256_madd_epi16(pairs, run.scales));
-            }
-        }
-        for t in 0..N {
-            results.products[t][i] = products[t];
-        }
-    }
-}
-
-/// Levels and products 64 at a time.
-mod wide {
-    use super::*;
-
-    /// Runs of a unit.
-    pub(super) const RUNS: usize = 4;
-
-    /// 64 levels and their scales.
-    #[derive(Clone, Copy)]
-    pub(super) struct Run {
-        bytes: __m512i,
-        scales: __m512i,
-    }
-
-    /// Run `r` of a unit.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    pub(super) fn run<F: Long<BYTES>, const BYTES: usize>(
-        block: &[u8; BYTES],
-        entries: &Entries,
-        spread: __m256i,
-        r: usize,
-    ) -> Run {
-        Run {
-            // SAFETY: this function is compiled for those features, so it runs on a processor that has them.
-            bytes: unsafe { F::wide_bytes(block, entries, r) },
-            scales: join_halves(pick(spread, 2 * r), pick(spread, 2 * r + 1)),
-        }
-    }
-
-    /// Multiplies unit `u` of a row, number `i` of its chunk.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    pub(super) fn multiply<F: Long<BYTES>, const BYTES: usize, const N: usize>(
-        runs: impl Iterator<Item = Run>,
-        offset: __m256i,
-        mins: __m256i,
-        x: [Input<'_>; N],
-        u: usize,
-        i: usize,
-        results: &mut Results<N>,
-    ) {
-        let mut products = results.begin::<F, BYTES>(offset, mins, x, u, i).map(|p| _mm512_zextsi256_si512(p));
-        let mut values = [&[[0; 64]; 0][..]; N];
-        for t in 0..N {
-            values[t] = x[t].values[u].as_chunks().0;
-        }
-        for (r, run) in runs.enumerate().take(RUNS) {
-            for t in 0..N {
-                let pairs = pairs_wide(F::SIGN, run.bytes, load_wide(&values[t][r]));
-                products[t] = _mm512_add_epi32(products[t], _mm512_madd_epi16(pairs, run.scales));
-            }
-        }
-        for t in 0..N {
-            let (low, high) = (_mm512_castsi512_si256(products[t]), _mm512_extracti64x4_epi64::<1>(products[t]));
-            results.products[t][i] = _mm256_add_epi32(low, high);
-        }
-    }
-}
-
 /// Looks up what eight units need.
 ///
 /// In three passes, the third being the multiplication: single stores are slow to be read back as vectors, and numbers
@@ -510,108 +399,4 @@ fn offset<F: Long<BYTES>, const BYTES: usize>(scales: __m256i) -> __m256i {
         Sign::Offset(offset) => _mm256_mullo_epi16(scales, _mm256_set1_epi16(-offset)),
         Sign::Apart => _mm256_setzero_si256(),
     }
-}
-
-/// The integer results of eight units for `N` inputs: of each eight sums, whose total counts.
-///
-/// What a chunk of fewer units leaves from earlier ones is multiplied with scales of zero.
-struct Results<const N: usize> {
-    products: [[__m256i; PARTIALS]; N],
-    mins: [[__m256i; PARTIALS]; N],
-}
-
-impl<const N: usize> Results<N> {
-    // SAFETY: zero bits are vectors of integers.
-    const ZERO: Results<N> = unsafe { std::mem::zeroed() };
-
-    /// What unit `u`, number `i` of its chunk, adds beside its levels: the minimums, and as the products' first part
-    /// what the offset of the levels is too much.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn begin<F: Long<BYTES>, const BYTES: usize>(
-        &mut self,
-        offset: __m256i,
-        mins: __m256i,
-        x: [Input<'_>; N],
-        u: usize,
-        i: usize,
-    ) -> [__m256i; N] {
-        let mut products = [_mm256_setzero_si256(); N];
-        for t in 0..N {
-            match F::SIGN {
-                Sign::Offset(o) if o != 0 => products[t] = _mm256_madd_epi16(offset, load_sums(&x[t].sums[u])),
-                _ => {}
-            }
-            if F::MINS {
-                self.mins[t][i] = _mm256_madd_epi16(mins, load_sums(&x[t].sums[u]));
-            }
-        }
-        products
-    }
-
-    /// Adds the results of chunk `c` to the eight partial sums of each input.
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    fn add<F: Long<BYTES>, const BYTES: usize>(
-        &self,
-        d: &[f32; PARTIALS],
-        d_min: &[f32; PARTIALS],
-        x: [Input<'_>; N],
-        c: usize,
-        sums: &mut [__m256; N],
-    ) {
-        for t in 0..N {
-            let (d, d_min, a) = (load_floats(d), load_floats(d_min), load_floats(&x[t].scales[c]));
-            sums[t] = self.onto::<F, BYTES>(t, d, d_min, a, sums[t]);
-        }
-    }
-
-    /// The outputs of eight rows of a unit each, for each input.
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    fn singles<F: Long<BYTES>, const BYTES: usize>(
-        &self,
-        d: &[f32; PARTIALS],
-        d_min: &[f32; PARTIALS],
-        x: [Input<'_>; N],
-        scale: f32,
-    ) -> [[f32; PARTIALS]; N] {
-        let mut out = [[0.0; PARTIALS]; N];
-        for t in 0..N {
-            let a = _mm256_set1_ps(x[t].scales[0][0]);
-            let sums = self.onto::<F, BYTES>(t, load_floats(d), load_floats(d_min), a, _mm256_setzero_ps());
-            out[t] = store_floats(_mm256_mul_ps(sums, _mm256_set1_ps(scale)));
-        }
-        out
-    }
-
-    /// Adds the results for input `t` to eight partial sums.
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    fn onto<F: Long<BYTES>, const BYTES: usize>(
-        &self,
-        t: usize,
-        d: __m256,
-        d_min: __m256,
-        a: __m256,
-        sums: __m256,
-    ) -> __m256 {
-        let product = _mm256_cvtepi32_ps(total(&self.products[t]));
-        let sums = _mm256_fmadd_ps(_mm256_mul_ps(d, a), product, sums);
-        if F::MINS {
-            let mins = _mm256_cvtepi32_ps(total(&self.mins[t]));
-            _mm256_fnmadd_ps(_mm256_mul_ps(d_min, a), mins, sums)
-        } else {
-            sums
-        }
-    }
-}
-
-/// The sum of each of eight vectors, in order.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn total(v: &[__m256i; 8]) -> __m256i {
-    let pairs = |i: usize| _mm256_hadd_epi32(v[i], v[i + 1]);
-    let (low, high) = (_mm256_hadd_epi32(pairs(0), pairs(2)), _mm256_hadd_epi32(pairs(4), pairs(6)));
-    _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31))
 }
