@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,7 +31,11 @@ PACKAGE = "llama-cpp-python"
 TARGETS = {"nano": (1.5, None), "Q2_0": (2.0, 2.0), "IQ3_S": (1.2, 1.3)}
 # The same bootstrap as `strata bench`.
 SEED, RESAMPLES, TAIL = 1, 10_000, 0.025
-COLUMNS = ["model", "measure", "round", "first", "strata_tokens_per_second", "llama_tokens_per_second", "ratio", "load_1m"]
+COLUMNS = ["model", "measure", "round", "first", "strata_tokens_per_second", "llama_tokens_per_second", "ratio",
+           "strata_others", "llama_others", "load_1m"]
+# The share of the machine that others may use before a measurement counts as disturbed. llama.cpp's threads spin while they
+# wait for each other: another busy process makes them many times slower, and would flatter strata.
+DISTURBED = 0.05
 FLAGS = ["avx", "f16c", "fma", "bmi2", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vbmi",
          "avx512_vnni", "avx512_bf16", "amx_int8", "asimd", "asimddp", "i8mm", "sve"]
 
@@ -86,6 +91,7 @@ def arguments(argv):
     p.add_argument("--context", default=128, type=number(1), metavar="N", help="tokens before them [128]")
     p.add_argument("--prompts", default=[128, 512], type=numbers, metavar="LIST", help="lengths to read [128,512]")
     p.add_argument("--out", default=ROOT / "results/001-cpu-peer", type=Path, metavar="DIR", help="a folder without rows.csv [results/001-cpu-peer]")
+    p.add_argument("--patience", default=60, type=number(0), metavar="S", help="seconds to wait, before each measurement, for others to leave the machine alone [60]")
     p.add_argument("--corpus", default=ROOT / "engine/cli/model/conversations.jsonl", type=Path, metavar="FILE", help="text to read [engine/cli/model/conversations.jsonl]")
     p.add_argument("--llama-lib", type=Path, metavar="DIR", help="llama.cpp's shared libraries, rather than the package's")
     args = p.parse_args(argv)
@@ -120,6 +126,47 @@ def arguments(argv):
     return args
 
 
+# --- whether the machine is ours ---
+
+
+class Busy:
+    """What of the processors others use from now on: neither this process nor its children; stolen time is theirs."""
+
+    def __init__(self):
+        self.before = self.now()
+
+    def now(self):
+        ours = sum(os.times()[:4])
+        try:
+            fields = [int(v) for v in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        except (OSError, ValueError, IndexError):
+            return None
+        tick = os.sysconf("SC_CLK_TCK")
+        return sum(fields) / tick, (sum(fields) - fields[3] - fields[4]) / tick, ours
+
+    def others(self):
+        """A share of the machine, or None where that is not known."""
+        after = self.now()
+        if not after or not self.before or after[0] <= self.before[0]:
+            return None
+        total, busy, ours = (b - a for a, b in zip(self.before, after))
+        return round(max(0.0, (busy - ours) / total), 3)
+
+
+def wait_for_quiet(args):
+    """Waits until others leave the machine alone, for a while at most."""
+    end, told = time.monotonic() + args.patience, False
+    while True:
+        busy = Busy()
+        time.sleep(0.5)
+        others = busy.others()
+        if others is None or others <= DISTURBED or time.monotonic() >= end:
+            return
+        if not told:
+            say(f"others use {others:.0%} of the machine: waiting, for {args.patience} s at most")
+            told = True
+
+
 # --- the two engines ---
 
 
@@ -136,14 +183,16 @@ def environment(args):
 def child(what, command, args):
     """Runs one in an empty folder, where no strata.toml is found, and returns the JSON that it prints."""
     with tempfile.TemporaryDirectory() as empty:
+        busy = Busy()
         done = subprocess.run(command, cwd=empty, env=environment(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        others = busy.others()
     if done.returncode < 0:
         raise Failed(f"{what} was ended by {signal.Signals(-done.returncode).name}")
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it says nothing"]
         raise Failed(f"{what} failed with status {done.returncode}: {lines[-1].strip()}")
     try:
-        return json.loads(done.stdout)
+        return {**json.loads(done.stdout), "others": others}
     except ValueError as e:
         raise Failed(f"{what} printed no JSON") from e
 
@@ -190,7 +239,7 @@ def strata_command(args, model, measure, number):
 
 def strata(args, model, measure, number):
     result = child("strata", strata_command(args, model, measure, number), args)
-    return result["results"][0]["samples"][0]
+    return result["results"][0]["samples"][0], result["others"]
 
 
 def llama_command(args, model, plan):
@@ -205,7 +254,8 @@ def llama_plan(args, measure, number):
 
 
 def llama(args, model, measure, number):
-    return child("llama.cpp", llama_command(args, model, llama_plan(args, measure, number)), args)["rate"]
+    result = child("llama.cpp", llama_command(args, model, llama_plan(args, measure, number)), args)
+    return result["rate"], result["others"]
 
 
 # --- what it was measured on ---
@@ -310,6 +360,8 @@ def profile(args, argv, measures, info):
         "decode_tokens": args.decode,
         "decode_context": args.context,
         "prefill_tokens": args.prompts,
+        "patience_seconds": args.patience,
+        "others_at_most": DISTURBED,
         "order": "interleaved, ABBA, a process for each round and engine",
         "seed_of_bootstrap": SEED,
         "load_average": {"before": load(), "after": None},
@@ -321,6 +373,10 @@ def profile(args, argv, measures, info):
 # --- what comes out ---
 
 
+def disturbed(row):
+    return any(share is not None and share > DISTURBED for share in row[7:9])
+
+
 def interval(samples):
     if len(samples) < 2:
         return None
@@ -329,12 +385,15 @@ def interval(samples):
     return [medians[round((RESAMPLES - 1) * share)] for share in (TAIL, 1 - TAIL)]
 
 
-def verdict(target, ratio, ends):
+def verdict(target, ends, ours):
     if target is None:
         return "-"
-    low, high = ends or (ratio, ratio)
+    # A median bears few pairs that are too high.
+    if sum(map(disturbed, ours)) > len(ours) / 4:
+        return "disturbed"
     if ends is None:
         return "undecided"
+    low, high = ends
     return "yes" if low >= target else "no" if high < target else "undecided"
 
 
@@ -370,10 +429,15 @@ def summary(meta, measures, rows):
             ratio, ends, target = statistics.median(ratios), interval(ratios), measure.target(model["kind"])
             cells = [model["name"], measure.name, rate([r[4] for r in ours]), rate([r[5] for r in ours]), f"{ratio:.2f}"]
             cells.append(f"[{ends[0]:.2f}, {ends[1]:.2f}]" if ends else "-")
-            cells += [f"{target}x" if target else "-", verdict(target, ratio, ends)]
+            cells += [f"{target}x" if target else "-", verdict(target, ends, ours)]
             if len(ours) < meta["rounds"]:
                 cells[1] += f" ({len(ours)} of {meta['rounds']} rounds)"
             text.append("| " + " | ".join(cells) + " |")
+    count = sum(map(disturbed, rows))
+    if count:
+        text += ["", f"**Disturbed**: in {count} of {len(rows)} pairs others used more than {DISTURBED:.0%} of the machine while one of "
+                 "the two ran (`strata_others`, `llama_others`). llama.cpp's threads spin while they wait for each other and suffer "
+                 "far more from that, so ratios are too high; where more than a quarter of the pairs are such, there is no verdict."]
     text += [
         "",
         f"The ratio is the median of the rounds' own ratios, its interval a percentile bootstrap ({RESAMPLES:,} resamples, seed "
@@ -444,15 +508,17 @@ def measure_all(args, meta, measures, rows, out):
                 engines = {"strata": strata, "llama.cpp": llama}
                 # ABBA, the measures beginning in turns.
                 order = list(engines) if (number + at) % 2 else list(reversed(engines))
-                before = load()
-                rates = {name: engines[name](args, model, measure, number) for name in order}
-                ours, theirs = rates["strata"], rates["llama.cpp"]
-                row = [model.name, measure.name, number, order[0], ours, theirs, ours / theirs, before and before[0]]
+                before, rates = load(), {}
+                for name in order:
+                    wait_for_quiet(args)
+                    rates[name] = engines[name](args, model, measure, number)
+                (ours, busy), (theirs, busy_too) = rates["strata"], rates["llama.cpp"]
+                row = [model.name, measure.name, number, order[0], ours, theirs, ours / theirs, busy, busy_too, before and before[0]]
                 rows.append(row)
                 csv.writer(out, lineterminator="\n").writerow([f"{v:.4f}" if i in (4, 5, 6) else v for i, v in enumerate(row)])
                 out.flush()
                 say(f"{model.name}, {measure.name}, round {number} of {args.rounds}: strata {ours:.1f}, "
-                    f"llama.cpp {theirs:.1f} tokens/s, ratio {ours / theirs:.2f}")
+                    f"llama.cpp {theirs:.1f} tokens/s, ratio {ours / theirs:.2f}{', disturbed' if disturbed(row) else ''}")
 
 
 def interrupted(*_):
