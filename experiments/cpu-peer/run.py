@@ -391,7 +391,8 @@ def verdict(target, ends, ours):
     # A median bears few pairs that are too high.
     if sum(map(disturbed, ours)) > len(ours) / 4:
         return "disturbed"
-    if ends is None:
+    # Not even the range of five samples holds the median 95 times in 100.
+    if len(ours) < 6:
         return "undecided"
     low, high = ends
     return "yes" if low >= target else "no" if high < target else "undecided"
