@@ -414,7 +414,7 @@ def summary(meta, measures, rows):
         f"{' in a virtual machine' if m['hypervisor'] else ''}{ram}, {m['kernel']}; "
         f"load average {before and before[0]} before, {after and after[0]} after. Date: {meta['date'][:10]}.",
         "",
-        f"{meta['strata']['version']} (commit {meta['strata']['commit']}{', changed' if meta['strata']['changed_since'] else ''}), "
+        f"{meta['strata']['version']} (checkout at {meta['strata']['commit']}{', changed' if meta['strata']['changed_since'] else ''}), "
         f"{PACKAGE} {meta['llama_cpp']['version']} with the libraries {meta['llama_cpp']['libraries']}; "
         f"{meta['threads']} threads each, {meta['rounds']} rounds in ABBA order.",
         "",
