@@ -43,9 +43,12 @@ serve:
 chat *ARGS:
     cargo run --release --locked -- run {{ARGS}}
 
-# Reproduce a result; no experiment is part of this version yet
-run-experiment NAME:
-    @echo "experiment {{NAME}} is not known: no experiment is part of this version yet" >&2; exit 1
+# Reproduce a result: cpu-peer; PYTHON names another interpreter than python3
+[positional-arguments]
+run-experiment NAME *ARGS:
+    @if [ ! -f "experiments/$1/run.py" ]; then \
+        echo "experiment $1 is not known; there are: $(cd experiments && ls -d */run.py | sed 's,/run.py,,' | paste -sd ' ')" >&2; exit 1; \
+    fi; name="$1"; shift; exec "${PYTHON:-python3}" "experiments/$name/run.py" "$@"
 
 # Fuzz the GGUF reader (needs cargo-fuzz and a nightly toolchain)
 fuzz SECONDS="600":
