@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn nothing_set_gives_the_defaults() {
         let s = resolve(empty());
-        assert_eq!(s.engine, Engine { model: None, ctx: 8192, threads: 0, isa: "auto".into(), prefill_chunk: 64 });
+        assert_eq!(s.engine, Engine { model: None, ctx: 8192, threads: 0, isa: "auto".into(), prefill_chunk: 256 });
         assert_eq!((s.sampling.temp, s.sampling.top_k, s.sampling.top_p), (0.0, 20, 0.95));
         assert_eq!((s.sampling.seed, &s.chat.system, s.chat.think), (None, &None, None));
         for (knob, value) in s.iter() {

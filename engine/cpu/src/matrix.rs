@@ -188,7 +188,7 @@ mod tests {
                 };
                 x.chunks(256).flat_map(row).collect::<Vec<f32>>()
             });
-            for threads in [1, 2, 3, 16] {
+            for threads in [1, 2, 3, 7, 16] {
                 let cpu = Cpu::exactly(threads, Isa::detect());
                 let mut together = lens.map(|len| vec![f32::NAN; rows * len]);
                 let x = Rows::from(x.clone());
