@@ -39,12 +39,14 @@ pub struct Activations {
     scales: Vec<f32>,
     /// `[rows][cols / 16]`: the sum of each 16 integers.
     sums: Vec<i16>,
-    /// The same in other orders, made when first wanted.
+    forms: Forms,
+}
+
+/// The same in other forms, made when first wanted.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Forms {
     halves: OnceLock<Vec<Chunk>>,
     planes: OnceLock<Vec<Chunk>>,
-    /// Rows repeated until they fill whole chunks.
-    tiled_halves: OnceLock<Vec<Chunk>>,
-    tiled_planes: OnceLock<Vec<Chunk>>,
     /// `[rows][cols / 256 rounded up to eights]`: the scale of each 256 values, then zeros.
     units: OnceLock<Vec<[f32; PARTIALS]>>,
 }
@@ -66,11 +68,7 @@ impl Activations {
             values: vec![0; rows * cols],
             scales: vec![0.0; rows * (cols / SHORT_BLOCK)],
             sums: vec![0; rows * (cols / SUM)],
-            halves: OnceLock::new(),
-            planes: OnceLock::new(),
-            tiled_halves: OnceLock::new(),
-            tiled_planes: OnceLock::new(),
-            units: OnceLock::new(),
+            forms: Forms::default(),
         };
         let block = if block == Block::Long { LONG_BLOCK } else { SHORT_BLOCK };
         quantise(isa, x, block, &mut a.values, &mut a.scales, &mut a.sums);
@@ -87,34 +85,24 @@ impl Activations {
         self.cols
     }
 
-    /// The rows in another order, each of `cols / 256` chunks, rounded up.
+    /// The rows in another order, each repeated [`tiles`] times: `tiles * cols / 256` chunks, rounded up.
     pub(crate) fn arranged(&self, order: Order) -> &[Chunk] {
         let form = match order {
-            Order::Halves => &self.halves,
-            Order::Planes => &self.planes,
+            Order::Halves => &self.forms.halves,
+            Order::Planes => &self.forms.planes,
         };
         form.get_or_init(|| {
-            let mut chunks = Vec::with_capacity(self.rows() * self.cols.div_ceil(256));
-            (0..self.rows()).for_each(|t| arrange(order, self.row(t), &mut chunks));
-            chunks
-        })
-    }
-
-    /// The rows in another order, each repeated as often as fills whole chunks, for weights whose short rows are
-    /// multiplied without regard to where they end.
-    pub(crate) fn tiled(&self, order: Order) -> &[Chunk] {
-        let form = match order {
-            Order::Halves => &self.tiled_halves,
-            Order::Planes => &self.tiled_planes,
-        };
-        form.get_or_init(|| {
-            let times = tiles(self.cols / SHORT_BLOCK);
-            let mut chunks = Vec::with_capacity(self.rows() * times * self.cols / 256);
+            let tiles = tiles(self.cols / SHORT_BLOCK);
+            let mut chunks = Vec::with_capacity(self.rows() * (tiles * self.cols).div_ceil(256));
             for t in 0..self.rows() {
                 let row = self.row(t);
-                let (values, scales, sums) =
-                    (row.values.repeat(times), row.scales.repeat(times), row.sums.repeat(times));
-                arrange(order, Row { values: &values, scales: &scales, sums: &sums }, &mut chunks);
+                if tiles == 1 {
+                    arrange(order, row, &mut chunks);
+                } else {
+                    let (values, scales, sums) =
+                        (row.values.repeat(tiles), row.scales.repeat(tiles), row.sums.repeat(tiles));
+                    arrange(order, Row { values: &values, scales: &scales, sums: &sums }, &mut chunks);
+                }
             }
             chunks
         })
@@ -123,7 +111,7 @@ impl Activations {
     /// The scale of each 256 values of row `t`, filled up with zeros to eights.
     pub(crate) fn unit_scales(&self, t: usize) -> &[[f32; PARTIALS]] {
         let (units, per_row) = (self.cols / LONG_BLOCK, (self.cols / LONG_BLOCK).div_ceil(PARTIALS));
-        let all = self.units.get_or_init(|| {
+        let all = self.forms.units.get_or_init(|| {
             let mut all = vec![[0.0; PARTIALS]; self.rows() * per_row];
             for (t, row) in all.chunks_exact_mut(per_row).enumerate() {
                 let scales = self.row(t).scales.chunks_exact(LONG_BLOCK / SHORT_BLOCK);
@@ -151,11 +139,7 @@ impl Activations {
             values: Vec::new(),
             scales: Vec::new(),
             sums: Vec::new(),
-            halves: OnceLock::new(),
-            planes: OnceLock::new(),
-            tiled_halves: OnceLock::new(),
-            tiled_planes: OnceLock::new(),
-            units: OnceLock::new(),
+            forms: Forms::default(),
         };
         for t in rows {
             let row = self.row(t);
@@ -167,10 +151,12 @@ impl Activations {
     }
 }
 
-/// How many rows of so many units fill whole chunks.
+/// How many rows of so many units are put one after another so that they fill whole chunks: 1 where rows have more units
+/// than half a chunk, which do not.
+///
+/// A chunk that is not full costs as much as a full one: for rows of few units that is worth avoiding.
 pub(crate) fn tiles(units: usize) -> usize {
-    // The largest power of two that divides both.
-    PARTIALS >> units.trailing_zeros().min(PARTIALS.trailing_zeros())
+    if (1..=PARTIALS / 2).contains(&units) { PARTIALS >> units.trailing_zeros() } else { 1 }
 }
 
 per_isa! {

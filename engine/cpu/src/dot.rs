@@ -1,7 +1,7 @@
 //! Sums of float products: their order is part of the engine's results.
 
 use crate::isa::{Isa, Level};
-use strata_gguf::GgmlType;
+use strata_gguf::{GgmlType, quant};
 
 /// Partial sums kept side by side: enough to hide the latency of fused multiply-add, and one per lane of a GPU's warp.
 pub(crate) const LANES: usize = 32;
@@ -36,44 +36,29 @@ pub(crate) fn rows(isa: Isa, ty: GgmlType, rows: &[u8], cols: usize, scale: f32,
     if cols == 0 || x.is_empty() {
         return;
     }
-    #[cfg(target_arch = "x86_64")]
-    {
-        use crate::x86::floats::{BF16, F16, F32, floats, floats_wide};
-        match (isa.level(), ty) {
-            // SAFETY: an `Isa` above scalar exists only where its features were found.
-            (Level::Avx2, GgmlType::BF16) => return unsafe { floats::<BF16>(rows, cols, scale, x, out) },
-            // SAFETY: as above.
-            (Level::Avx2, GgmlType::F16) => return unsafe { floats::<F16>(rows, cols, scale, x, out) },
-            // SAFETY: as above.
-            (Level::Avx2, _) => return unsafe { floats::<F32>(rows, cols, scale, x, out) },
-            // SAFETY: as above.
-            (Level::Avx512, GgmlType::BF16) => return unsafe { floats_wide::<BF16>(rows, cols, scale, x, out) },
-            // SAFETY: as above.
-            (Level::Avx512, GgmlType::F16) => return unsafe { floats_wide::<F16>(rows, cols, scale, x, out) },
-            // SAFETY: as above.
-            (Level::Avx512, _) => return unsafe { floats_wide::<F32>(rows, cols, scale, x, out) },
-            (Level::Scalar, _) => {}
-        }
+    match isa.level() {
+        // SAFETY: an `Isa` above scalar exists only where its features were found.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => return unsafe { crate::x86::floats::rows(ty, rows, cols, scale, x, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => return unsafe { crate::x86::floats::rows_wide(ty, rows, cols, scale, x, out) },
+        _ => {}
     }
-    let size = ty.block_bytes();
     let mut values = vec![0.0; cols];
-    for (row, out) in rows.chunks_exact(cols * size).zip(out.chunks_exact_mut(x.len() / cols)) {
-        for (value, bytes) in values.iter_mut().zip(row.chunks_exact(size)) {
-            *value = value_of(ty, bytes);
-        }
+    for (row, out) in rows.chunks_exact(cols * ty.block_bytes()).zip(out.chunks_exact_mut(x.len() / cols)) {
+        decode(ty, row, &mut values);
         for (out, x) in out.iter_mut().zip(x.chunks_exact(cols)) {
             *out = dot(&values, x) * scale;
         }
     }
 }
 
-/// A little-endian float of type `ty`.
-fn value_of(ty: GgmlType, bytes: &[u8]) -> f32 {
-    match (ty, bytes) {
-        (GgmlType::BF16, &[a, b]) => f32::from_bits(u32::from(u16::from_le_bytes([a, b])) << 16),
-        (GgmlType::F16, &[a, b]) => f16_to_f32(u16::from_le_bytes([a, b])),
-        (_, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
-        _ => 0.0,
+/// [`quant::decode`] of as many floats as `out` has room for.
+pub(crate) fn decode(ty: GgmlType, bytes: &[u8], out: &mut [f32]) {
+    // Callers cut both to the same number of values.
+    if quant::decode(ty, bytes, out).is_err() {
+        out.fill(0.0);
     }
 }
 
@@ -133,7 +118,8 @@ mod tests {
                 (GgmlType::BF16, w.iter().flat_map(|&v| bf16(v)).collect()),
             ];
             for (ty, bytes) in forms {
-                let w: Vec<f32> = bytes.chunks(ty.block_bytes()).map(|b| value_of(ty, b)).collect();
+                let mut w = vec![0.0; cols * 3];
+                quant::decode(ty, &bytes, &mut w).unwrap();
                 for inputs in [1, 2, 5, 11] {
                     let x = &x[..inputs * cols];
                     let expected: Vec<f32> =

@@ -77,6 +77,18 @@ enum Sign {
     Apart,
 }
 
+/// `N` bytes from an offset on, which the block has.
+#[inline(always)]
+fn at<const N: usize, const BYTES: usize>(block: &[u8; BYTES], offset: usize) -> &[u8; N] {
+    crate::units::field(block, offset)
+}
+
+/// The little-endian word at an offset, which the block has.
+#[inline(always)]
+fn word<const BYTES: usize>(block: &[u8; BYTES], offset: usize) -> u32 {
+    u32::from_le_bytes(*at(block, offset))
+}
+
 /// Sixteen bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -85,7 +97,7 @@ fn load16(bytes: &[u8; 16]) -> __m128i {
     unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
 }
 
-/// `N` bytes, of which the first 32 count.
+/// 32 bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load32(bytes: &[u8; 32]) -> __m256i {
@@ -147,14 +159,28 @@ fn shift_right(v: __m256i, n: usize) -> __m256i {
     _mm256_srl_epi16(v, _mm_cvtsi32_si128(n as i32))
 }
 
+/// Each byte of a word eight times.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn eight_each(word: u32) -> __m256i {
+    let spread = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+    _mm256_shuffle_epi8(_mm256_set1_epi32(word as i32), spread)
+}
+
 /// -1 in every byte whose bit of a word is set.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn spread_bits(word: u32) -> __m256i {
-    let spread = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
-    let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(word as i32), spread);
     let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
-    _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit)
+    _mm256_cmpeq_epi8(_mm256_and_si256(eight_each(word), bit), bit)
+}
+
+/// A table that nibbles number, in both halves of a vector.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn table(entries: &[i8; 16]) -> __m256i {
+    // SAFETY: the array holds 16 bytes.
+    _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(entries.as_ptr().cast()) })
 }
 
 /// Products of 32 bytes with activations, added in pairs: 16 integers of 16 bits.

@@ -3,20 +3,9 @@
 //! Row numbers and signs are computed as vectors, the rows themselves are looked up one by one: gathering is no faster.
 
 use super::long::{Book, Entries, Long, Scales};
-use super::{Sign, half, load16, load32, spread_bits};
+use super::{Sign, at, eight_each, half, load16, load32, spread_bits, word};
 use std::arch::x86_64::*;
 use strata_gguf::quant::tables::{IQ1S_GRID, IQ2S_GRID, IQ2XS_GRID, IQ2XXS_GRID, IQ3S_GRID, IQ3XXS_GRID};
-
-/// `N` bytes from an offset on, which the block has.
-#[inline(always)]
-fn at<const N: usize, const BYTES: usize>(block: &[u8; BYTES], offset: usize) -> &[u8; N] {
-    crate::units::field(block, offset)
-}
-
-#[inline(always)]
-fn word<const BYTES: usize>(block: &[u8; BYTES], offset: usize) -> u32 {
-    u32::from_le_bytes(*at(block, offset))
-}
 
 /// Each of four 16-bit words four times.
 #[inline]
@@ -88,13 +77,6 @@ fn of_groups(nibbles: &[u8; 8]) -> __m256i {
     let apart = _mm_unpacklo_epi8(_mm_and_si128(n, low), _mm_and_si128(_mm_srli_epi16(n, 4), low));
     let s = _mm256_cvtepu8_epi16(apart);
     _mm256_add_epi16(_mm256_slli_epi16(s, 1), _mm256_set1_epi16(1))
-}
-
-/// Scales without minimums.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn plain(scales: __m256i, d: f32) -> Scales {
-    Scales { scales, mins: _mm256_setzero_si256(), d, d_min: 0.0 }
 }
 
 /// Magnitudes with their signs, plus an offset.
@@ -178,7 +160,7 @@ book!(
         entries.changes = packed_signs(odd_words(at(b, 2)));
     },
     |b: &[u8; 66]| {
-        plain(of_sub_blocks(_mm256_srli_epi32(odd_words(at(b, 2)), 28)), half(*at(b, 0)) * 0.125)
+        Scales::plain(of_sub_blocks(_mm256_srli_epi32(odd_words(at(b, 2)), 28)), half(*at(b, 0)) * 0.125)
     },
     signed,
     signed_wide
@@ -194,7 +176,7 @@ book!(
         let seven = _mm256_packus_epi16(_mm256_srli_epi16(first, 9), _mm256_srli_epi16(second, 9));
         entries.changes = store_words(with_parity(_mm256_permute4x64_epi64::<0b11_01_10_00>(seven)));
     },
-    |b: &[u8; 74]| plain(of_groups(at(b, 66)), half(*at(b, 0)) * 0.125),
+    |b: &[u8; 74]| Scales::plain(of_groups(at(b, 66)), half(*at(b, 0)) * 0.125),
     signed,
     signed_wide
 );
@@ -213,7 +195,7 @@ book!(
         }
         entries.changes = store_words(load32(at(b, 34)));
     },
-    |b: &[u8; 82]| plain(of_groups(at(b, 74)), half(*at(b, 0)) * 0.125),
+    |b: &[u8; 82]| Scales::plain(of_groups(at(b, 74)), half(*at(b, 0)) * 0.125),
     signed,
     signed_wide
 );
@@ -227,7 +209,7 @@ book!(
         entries.changes = packed_signs(load32(at(b, 66)));
     },
     |b: &[u8; 98]| {
-        plain(of_sub_blocks(_mm256_srli_epi32(load32(at(b, 66)), 28)), half(*at(b, 0)) * 0.25)
+        Scales::plain(of_sub_blocks(_mm256_srli_epi32(load32(at(b, 66)), 28)), half(*at(b, 0)) * 0.25)
     },
     signed,
     signed_wide
@@ -246,7 +228,7 @@ book!(
     |b: &[u8; 110]| {
         let nibbles = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
         let s = _mm256_srlv_epi32(_mm256_set1_epi32(word(b, 106) as i32), nibbles);
-        plain(of_sub_blocks(_mm256_and_si256(s, _mm256_set1_epi32(15))), half(*at(b, 0)))
+        Scales::plain(of_sub_blocks(_mm256_and_si256(s, _mm256_set1_epi32(15))), half(*at(b, 0)))
     },
     signed,
     signed_wide
@@ -257,8 +239,7 @@ book!(
 #[target_feature(enable = "avx2")]
 fn shifted(entries: &Entries, run: usize, offset: i16) -> __m256i {
     let rows = load32(&entries.levels.as_chunks::<32>().0[run]);
-    let spread = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
-    let shifts = _mm256_shuffle_epi8(_mm256_set1_epi32(entries.changes[run] as i32), spread);
+    let shifts = eight_each(entries.changes[run]);
     let eighths = _mm256_sign_epi8(_mm256_set1_epi8(8), rows);
     _mm256_add_epi8(eighths, _mm256_add_epi8(shifts, _mm256_set1_epi8(offset as i8)))
 }
@@ -282,7 +263,7 @@ book!(
     |b: &[u8; 50]| {
         let words = _mm256_cvtepu16_epi32(load16(at(b, 34)));
         let s = _mm256_and_si256(_mm256_srli_epi32(words, 12), _mm256_set1_epi32(7));
-        plain(of_sub_blocks(s), half(*at(b, 0)) * 0.125)
+        Scales::plain(of_sub_blocks(s), half(*at(b, 0)) * 0.125)
     },
     shifted
 );
@@ -312,7 +293,7 @@ book!(
         let d = (words >> 12 & 0xf) | (words >> 24 & 0xf0) | (words >> 36 & 0xf00) | (words >> 48 & 0xf000);
         // SAFETY: the array holds 32 bytes.
         let scales = unsafe { _mm256_loadu_si256(s.as_ptr().cast()) };
-        plain(scales, half((d as u16).to_le_bytes()) * 0.125)
+        Scales::plain(scales, half((d as u16).to_le_bytes()) * 0.125)
     },
     shifted
 );

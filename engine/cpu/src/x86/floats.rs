@@ -2,11 +2,13 @@
 //!
 //! The 32 partial sums of several inputs stay in registers while a row of weights goes by.
 
-use crate::dot::{LANES, f16_to_f32, join};
+use crate::dot::{LANES, decode, join};
 use std::arch::x86_64::*;
+use strata_gguf::GgmlType;
 
 /// A type of float weights.
-pub(crate) trait Float {
+trait Float {
+    const TYPE: GgmlType;
     /// Bytes of a value.
     const BYTES: usize;
 
@@ -21,21 +23,14 @@ pub(crate) trait Float {
     /// # Safety
     /// The processor has AVX-512 F; the bytes can be read.
     unsafe fn sixteen(from: *const u8) -> __m512;
-
-    /// A value.
-    fn one(bytes: &[u8]) -> f32;
 }
 
-pub(crate) struct F32;
-pub(crate) struct F16;
-pub(crate) struct BF16;
-
-/// The first `N` bytes, or zeros when there are fewer.
-fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes.first_chunk().copied().unwrap_or([0; N])
-}
+struct F32;
+struct F16;
+struct BF16;
 
 impl Float for F32 {
+    const TYPE: GgmlType = GgmlType::F32;
     const BYTES: usize = 4;
 
     #[inline]
@@ -51,13 +46,10 @@ impl Float for F32 {
         // SAFETY: the caller's promise.
         unsafe { _mm512_loadu_ps(from.cast()) }
     }
-
-    fn one(bytes: &[u8]) -> f32 {
-        f32::from_le_bytes(first(bytes))
-    }
 }
 
 impl Float for F16 {
+    const TYPE: GgmlType = GgmlType::F16;
     const BYTES: usize = 2;
 
     #[inline]
@@ -73,13 +65,10 @@ impl Float for F16 {
         // SAFETY: the caller's promise.
         _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(from.cast()) })
     }
-
-    fn one(bytes: &[u8]) -> f32 {
-        f16_to_f32(u16::from_le_bytes(first(bytes)))
-    }
 }
 
 impl Float for BF16 {
+    const TYPE: GgmlType = GgmlType::BF16;
     const BYTES: usize = 2;
 
     #[inline]
@@ -97,20 +86,25 @@ impl Float for BF16 {
         let halves = unsafe { _mm256_loadu_si256(from.cast()) };
         _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16))
     }
-
-    fn one(bytes: &[u8]) -> f32 {
-        f32::from_bits(u32::from(u16::from_le_bytes(first(bytes))) << 16)
-    }
 }
 
 macro_rules! level {
     (
-        $(#[$doc:meta])* $name:ident $features:literal, $many:literal inputs, $width:literal values,
+        $(#[$doc:meta])* $name:ident $of:ident $features:literal, $many:literal inputs, $width:literal values,
         $zero:ident $weights:ident $load:ident $fma:ident $store:ident
     ) => {
         $(#[$doc])*
         #[target_feature(enable = $features)]
-        pub(crate) fn $name<F: Float>(rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
+        pub(crate) fn $name(ty: GgmlType, rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
+            match ty {
+                GgmlType::BF16 => $of::<BF16>(rows, cols, scale, x, out),
+                GgmlType::F16 => $of::<F16>(rows, cols, scale, x, out),
+                _ => $of::<F32>(rows, cols, scale, x, out),
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        fn $of<F: Float>(rows: &[u8], cols: usize, scale: f32, x: &[f32], out: &mut [f32]) {
             /// Vectors of partial sums.
             const VECTORS: usize = LANES / $width;
 
@@ -141,15 +135,16 @@ macro_rules! level {
                             }
                         }
                     }
+                    let (mut rest, len) = ([0.0; LANES], cols - whole);
+                    decode(F::TYPE, &row[whole * F::BYTES..], &mut rest[..len]);
                     for n in 0..N {
                         let mut lanes = [0.0; LANES];
                         for (v, lanes) in lanes.as_chunks_mut::<$width>().0.iter_mut().enumerate() {
                             // SAFETY: the array holds a vector.
                             unsafe { $store(lanes.as_mut_ptr(), sums[n][v]) };
                         }
-                        let rest = row[whole * F::BYTES..].chunks_exact(F::BYTES);
-                        for ((lane, bytes), x) in lanes.iter_mut().zip(rest).zip(&x[n][whole..]) {
-                            *lane = F::one(bytes).mul_add(*x, *lane);
+                        for ((lane, weight), x) in lanes.iter_mut().zip(&rest[..len]).zip(&x[n][whole..]) {
+                            *lane = weight.mul_add(*x, *lane);
                         }
                         out[first + n] = join(lanes) * scale;
                     }
@@ -172,11 +167,11 @@ macro_rules! level {
 
 level!(
     /// `out[r][t] = scale * (row r) · x[t]`, with AVX2: twelve registers hold the sums of three inputs.
-    floats "avx2,fma,f16c", 3 inputs, 8 values,
+    rows rows_of "avx2,fma,f16c", 3 inputs, 8 values,
     _mm256_setzero_ps eight _mm256_loadu_ps _mm256_fmadd_ps _mm256_storeu_ps
 );
 level!(
     /// `out[r][t] = scale * (row r) · x[t]`, with AVX-512: sixteen registers hold the sums of eight inputs.
-    floats_wide "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni", 8 inputs, 16 values,
+    rows_wide rows_wide_of "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni", 8 inputs, 16 values,
     _mm512_setzero_ps sixteen _mm512_loadu_ps _mm512_fmadd_ps _mm512_storeu_ps
 );

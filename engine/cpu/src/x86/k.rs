@@ -1,20 +1,9 @@
 //! The k-quants, and IQ4_XS.
 
 use super::long::{Entries, Long, Scales};
-use super::{Sign, half, load16, load32, shift_right};
+use super::{Sign, at, half, load16, load32, shift_right, table, word};
 use std::arch::x86_64::*;
 use strata_gguf::quant::tables::KVALUES_IQ4NL;
-
-/// `N` bytes from an offset on, which the block has.
-#[inline(always)]
-fn at<const N: usize, const BYTES: usize>(block: &[u8; BYTES], offset: usize) -> &[u8; N] {
-    crate::units::field(block, offset)
-}
-
-#[inline(always)]
-fn word<const BYTES: usize>(block: &[u8; BYTES], offset: usize) -> u32 {
-    u32::from_le_bytes(*at(block, offset))
-}
 
 /// Two bits of each byte, from bit `plane` times two on.
 #[inline]
@@ -60,13 +49,6 @@ fn six_bit_scales<const BYTES: usize>(block: &[u8; BYTES]) -> Scales {
         d: half(*at(block, 0)),
         d_min: half(*at(block, 2)),
     }
-}
-
-/// Scales without minimums.
-#[inline]
-#[target_feature(enable = "avx2,f16c")]
-fn plain(scales: __m256i, d: [u8; 2]) -> Scales {
-    Scales { scales, mins: _mm256_setzero_si256(), d: half(d), d_min: 0.0 }
 }
 
 macro_rules! long {
@@ -120,7 +102,7 @@ long!(
             (((low >> 4) & four) | (top & two)) as i32,
             (((high >> 4) & four) | ((top >> 2) & two)) as i32,
         );
-        plain(_mm256_cvtepi8_epi16(_mm_sub_epi8(s, _mm_set1_epi8(32))), *at(b, 108))
+        Scales::plain(_mm256_cvtepi8_epi16(_mm_sub_epi8(s, _mm_set1_epi8(32))), half(*at(b, 108)))
     },
     |b: &[u8; 110], run: usize| {
         _mm256_or_si256(two_bits(at(b, 32 + run / 4 * 32), run % 4), one_bit(at(b, 0), run, 2))
@@ -143,7 +125,7 @@ long!(
 long!(
     /// Nibbles in four planes of 32 per half of 128, two more bits from a second array, offset by 32.
     Q6K[210] Sign::Offset(32), false,
-    |b: &[u8; 210]| plain(_mm256_cvtepi8_epi16(load16(at(b, 192))), *at(b, 208)),
+    |b: &[u8; 210]| Scales::plain(_mm256_cvtepi8_epi16(load16(at(b, 192))), half(*at(b, 208))),
     |b: &[u8; 210], run: usize| {
         let (part, plane) = (run / 4, run % 4);
         let low = nibble(at(b, 64 * part + 32 * (plane % 2)), plane / 2 == 1);
@@ -160,13 +142,11 @@ long!(
         let four = |bits: u32| (bits & 0x0f) | (bits & 0xf0) << 4 | (bits & 0xf00) << 8 | (bits & 0xf000) << 12;
         let two = |bits: u32| ((bits & 3) | (bits & 12) << 6 | (bits & 48) << 12 | (bits & 192) << 18) << 4;
         let scales = twice(four(low & 0xffff) | two(high & 0xff), four(low >> 16) | two(high >> 8));
-        plain(_mm256_sub_epi16(scales, _mm256_set1_epi16(32)), *at(b, 0))
+        Scales::plain(_mm256_sub_epi16(scales, _mm256_set1_epi16(32)), half(*at(b, 0)))
     },
     |b: &[u8; 136], run: usize| {
-        // SAFETY: the array holds 16 bytes.
-        let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(KVALUES_IQ4NL.as_ptr().cast()) });
         let v = load16(at(b, 8 + 16 * run));
         let numbers = _mm256_inserti128_si256(_mm256_castsi128_si256(v), _mm_srli_epi16(v, 4), 1);
-        _mm256_shuffle_epi8(table, _mm256_and_si256(numbers, _mm256_set1_epi8(15)))
+        _mm256_shuffle_epi8(table(&KVALUES_IQ4NL), _mm256_and_si256(numbers, _mm256_set1_epi8(15)))
     }
 );

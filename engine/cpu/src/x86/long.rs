@@ -96,6 +96,15 @@ pub(super) struct Scales {
     pub(super) d_min: f32,
 }
 
+impl Scales {
+    /// Scales without minimums.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn plain(scales: __m256i, d: f32) -> Scales {
+        Scales { scales, mins: _mm256_setzero_si256(), d, d_min: 0.0 }
+    }
+}
+
 /// A row of activations.
 #[derive(Clone, Copy)]
 struct Input<'a> {
@@ -166,6 +175,30 @@ macro_rules! loops {
                 d_min: [f32; PARTIALS],
             }
 
+            /// Multiplies up to eight units where they are unpacked. `unit` says which of its row each one is; the
+            /// scales of levels and minimums are returned.
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn each<F: Long<BYTES>, const BYTES: usize, const N: usize>(
+                chunk: &[[u8; BYTES]],
+                unit: impl Fn(usize) -> usize,
+                x: [Input<'_>; N],
+                entries: &mut [Entries; PARTIALS],
+                results: &mut Results<N>,
+            ) -> ([f32; PARTIALS], [f32; PARTIALS]) {
+                look_up::<F, BYTES>(chunk, entries);
+                let (mut d, mut d_min) = ([0.0; PARTIALS], [0.0; PARTIALS]);
+                for (i, (block, entries)) in chunk.iter().zip(&*entries).enumerate() {
+                    // SAFETY: this function is compiled for those features and runs where they are.
+                    let s = unsafe { F::scales(block) };
+                    let spread = spread(s.scales);
+                    let runs = (0..RUNS).map(|r| run::<F, BYTES>(block, entries, spread, r));
+                    multiply::<F, BYTES, N>(runs, offset::<F, BYTES>(s.scales), s.mins, x, unit(i), i, results);
+                    (d[i], d_min[i]) = (s.d, s.d_min);
+                }
+                (d, d_min)
+            }
+
             /// Takes up to eight units apart.
             #[target_feature(enable = $features)]
             fn take<F: Long<BYTES>, const BYTES: usize>(
@@ -204,18 +237,8 @@ macro_rules! loops {
                     for (row, out) in self.blocks.chunks_exact(self.per_row).zip(out.as_chunks_mut::<N>().0) {
                         let mut sums = [_mm256_setzero_ps(); N];
                         for (c, chunk) in row.chunks(PARTIALS).enumerate() {
-                            look_up::<F, BYTES>(chunk, &mut entries);
-                            let (mut d, mut d_min) = ([0.0; PARTIALS], [0.0; PARTIALS]);
-                            for (i, (block, entries)) in chunk.iter().zip(&entries).enumerate() {
-                                // SAFETY: this function is compiled for those features and runs where they are.
-                                let s = unsafe { F::scales(block) };
-                                let spread = spread(s.scales);
-                                let offset = offset::<F, BYTES>(s.scales);
-                                let runs = (0..RUNS).map(|r| run::<F, BYTES>(block, entries, spread, r));
-                                let u = c * PARTIALS + i;
-                                multiply::<F, BYTES, N>(runs, offset, s.mins, x, u, i, &mut results);
-                                (d[i], d_min[i]) = (s.d, s.d_min);
-                            }
+                            let unit = |i| c * PARTIALS + i;
+                            let (d, d_min) = each::<F, BYTES, N>(chunk, unit, x, &mut entries, &mut results);
                             results.add::<F, BYTES>(&d, &d_min, x, c, &mut sums);
                         }
                         *out = sums.map(|sums| join(sums) * self.scale);
@@ -231,17 +254,7 @@ macro_rules! loops {
                     let mut entries = [Entries::ZERO; PARTIALS];
                     let mut results = Results::ZERO;
                     for (chunk, out) in self.blocks.chunks(PARTIALS).zip(out.chunks_mut(PARTIALS * N)) {
-                        look_up::<F, BYTES>(chunk, &mut entries);
-                        let (mut d, mut d_min) = ([0.0; PARTIALS], [0.0; PARTIALS]);
-                        for (i, (block, entries)) in chunk.iter().zip(&entries).enumerate() {
-                            // SAFETY: this function is compiled for those features and runs where they are.
-                            let s = unsafe { F::scales(block) };
-                            let spread = spread(s.scales);
-                            let offset = offset::<F, BYTES>(s.scales);
-                            let runs = (0..RUNS).map(|r| run::<F, BYTES>(block, entries, spread, r));
-                            multiply::<F, BYTES, N>(runs, offset, s.mins, x, 0, i, &mut results);
-                            (d[i], d_min[i]) = (s.d, s.d_min);
-                        }
+                        let (d, d_min) = each::<F, BYTES, N>(chunk, |_| 0, x, &mut entries, &mut results);
                         for (t, sums) in results.singles::<F, BYTES>(&d, &d_min, x, self.scale).iter().enumerate() {
                             for (out, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(sums) {
                                 out[t] = *value;

@@ -1,17 +1,11 @@
 //! Types with 32 values under one float scale, and Q2_0.
 
 use super::short::{Blocks, Short};
-use super::{Sign, load16};
+use super::{Sign, at, load16, table};
 use crate::arranged::Order;
 use crate::units::small::half_power;
 use std::arch::x86_64::*;
 use strata_gguf::quant::tables::{KVALUES_FP4, KVALUES_IQ4NL};
-
-/// `N` bytes from an offset on, which the block has.
-#[inline(always)]
-fn at<const N: usize, const BYTES: usize>(block: &[u8; BYTES], offset: usize) -> &[u8; N] {
-    crate::units::field(block, offset)
-}
 
 /// Two vectors of 16 bytes as one.
 #[inline]
@@ -50,10 +44,9 @@ fn halves<const BYTES: usize>(blocks: &Blocks<'_, BYTES>, offset: usize) -> __m2
 /// The entries of a table that nibbles number.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn look_up(table: &[i8; 16], numbers: [__m256i; 8]) -> [__m256i; 8] {
-    // SAFETY: the array holds 16 bytes.
-    let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) });
-    numbers.map(|n| _mm256_shuffle_epi8(table, n))
+fn look_up(entries: &[i8; 16], numbers: [__m256i; 8]) -> [__m256i; 8] {
+    let entries = table(entries);
+    numbers.map(|n| _mm256_shuffle_epi8(entries, n))
 }
 
 /// Adds a fifth bit, from the 32-bit word at an offset of each block, to nibbles in the order of halves.

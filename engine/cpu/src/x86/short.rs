@@ -87,25 +87,20 @@ impl Flat {
     /// The product of the row whose first unit is `first` with an input.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn row<F: Short<BYTES>, const BYTES: usize>(&self, first: usize, x: &[Lanes]) -> f32 {
-        let mut sums = _mm256_setzero_ps();
-        for (c, x) in x.iter().enumerate() {
-            let (at, a) = (first + c * PARTIALS, load_floats(&x.scales));
-            // Scales of the next row may be infinite, and infinity times zero is no zero.
-            let counts = load_floats(&x.counts);
-            let d = _mm256_and_ps(get(&self.d, at), counts);
-            sums = _mm256_fmadd_ps(_mm256_mul_ps(d, a), get(&self.products, at), sums);
-            if F::MINS {
-                let d_min = _mm256_and_ps(get(&self.d_min, at), counts);
-                sums = _mm256_fnmadd_ps(_mm256_mul_ps(d_min, a), load_floats(&x.sums), sums);
-            }
+    fn row<F: Short<BYTES>, const BYTES: usize>(&self, first: usize, x: &Lanes) -> f32 {
+        // Scales of the next row may be infinite, and infinity times zero is no zero.
+        let (a, counts) = (load_floats(&x.scales), load_floats(&x.counts));
+        let d = _mm256_and_ps(get(&self.d, first), counts);
+        let mut sums = _mm256_fmadd_ps(_mm256_mul_ps(d, a), get(&self.products, first), _mm256_setzero_ps());
+        if F::MINS {
+            let d_min = _mm256_and_ps(get(&self.d_min, first), counts);
+            sums = _mm256_fnmadd_ps(_mm256_mul_ps(d_min, a), load_floats(&x.sums), sums);
         }
         super::join(sums)
     }
 }
 
-/// Eight units of an input, in order.
-#[derive(Clone, Copy)]
+/// The units of an input, at most eight, in order.
 struct Lanes {
     scales: [f32; PARTIALS],
     /// Sums of each unit's values.
@@ -114,18 +109,16 @@ struct Lanes {
     counts: [f32; PARTIALS],
 }
 
-/// The units of an input, filled up to eights.
-fn lanes(x: Row<'_>) -> impl Iterator<Item = Lanes> + '_ {
-    let sums = x.sums.as_chunks::<2>().0.chunks(PARTIALS);
-    x.scales.chunks(PARTIALS).zip(sums).map(|(scales, sums)| {
-        let mut lanes = Lanes { scales: [0.0; 8], sums: [0.0; 8], counts: [0.0; 8] };
-        for (lane, (&scale, &[a, b])) in scales.iter().zip(sums).enumerate() {
+impl Lanes {
+    fn new(x: Row<'_>) -> Lanes {
+        let mut lanes = Lanes { scales: [0.0; PARTIALS], sums: [0.0; PARTIALS], counts: [0.0; PARTIALS] };
+        for (lane, (&scale, &[a, b])) in x.scales.iter().zip(x.sums.as_chunks().0).enumerate().take(PARTIALS) {
             lanes.scales[lane] = scale;
             lanes.sums[lane] = f32::from(a) + f32::from(b);
             lanes.counts[lane] = f32::from_bits(u32::MAX);
         }
         lanes
-    })
+    }
 }
 
 #[inline]
@@ -171,8 +164,7 @@ macro_rules! loops {
             ) {
                 let rows = Rows::<BYTES> { blocks: bytes.as_chunks().0, per_row: x.cols() / 32 / F::PER_BLOCK, scale };
                 let units = x.cols() / 32;
-                // A chunk that is not full costs as much as a full one: for rows of few units that is worth avoiding.
-                if units <= PARTIALS / 2 {
+                if tiles(units) > 1 {
                     return rows.across::<F>(x, out);
                 }
                 let chunks_per_row = units.div_ceil(PARTIALS);
@@ -219,9 +211,8 @@ macro_rules! loops {
                     let (inputs, units) = (x.rows(), x.cols() / 32);
                     let tiles = tiles(units);
                     let period = tiles * units / PARTIALS;
-                    let tiled = x.tiled(F::ORDER);
-                    let lanes: Vec<Lanes> = (0..inputs).flat_map(|t| lanes(x.row(t))).collect();
-                    let per_input = units.div_ceil(PARTIALS);
+                    let tiled = x.arranged(F::ORDER);
+                    let lanes: Vec<Lanes> = (0..inputs).map(|t| Lanes::new(x.row(t))).collect();
                     let group = tiles * (AT_ONCE / (tiles * units)).max(1);
                     let mut taken = Vec::with_capacity(group * units / PARTIALS);
                     let mut flat = Flat::new(group * units);
@@ -232,7 +223,7 @@ macro_rules! loops {
                             flat.put_scales::<F, BYTES>(taken.len(), &chunk);
                             taken.push(chunk);
                         });
-                        let inputs_of = tiled.chunks_exact(period).zip(lanes.chunks_exact(per_input));
+                        let inputs_of = tiled.chunks_exact(period).zip(&lanes);
                         for (t, (x_chunks, lanes)) in inputs_of.enumerate() {
                             for (c, (taken, x)) in taken.iter().zip(x_chunks.iter().cycle()).enumerate() {
                                 flat.put_products::<F, BYTES>(c, super::$integers::<F, BYTES>(taken, x));
