@@ -121,6 +121,7 @@ macro_rules! level {
                 let inputs = x.len() / cols;
                 let x: [&[f32]; N] = std::array::from_fn(|n| &x[(first + n) * cols..(first + n + 1) * cols]);
                 let whole = cols / LANES * LANES;
+                let (mut rest, len) = ([0.0; LANES], cols - whole);
                 for (row, out) in rows.chunks_exact(cols * F::BYTES).zip(out.chunks_exact_mut(inputs)) {
                     let mut sums = [[$zero(); VECTORS]; N];
                     for at in (0..whole).step_by(LANES) {
@@ -135,8 +136,10 @@ macro_rules! level {
                             }
                         }
                     }
-                    let (mut rest, len) = ([0.0; LANES], cols - whole);
-                    decode(F::TYPE, &row[whole * F::BYTES..], &mut rest[..len]);
+                    // Most rows have no values beyond whole vectors.
+                    if len > 0 {
+                        decode(F::TYPE, &row[whole * F::BYTES..], &mut rest[..len]);
+                    }
                     for n in 0..N {
                         let mut lanes = [0.0; LANES];
                         for (v, lanes) in lanes.as_chunks_mut::<$width>().0.iter_mut().enumerate() {
