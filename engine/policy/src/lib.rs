@@ -6,8 +6,10 @@
 //! and square roots alone, which IEEE 754 rounds alike everywhere; logarithms and powers are not.
 //!
 //! - [`lookup`]: prompt lookup, drafts copied from earlier places of the text;
+//! - [`window`]: where a round's drafts come from and how many rows its window has;
 //! - [`hidden_norm`]: which of two readings of the draft layer's hidden norm is accepted more often.
 #![forbid(unsafe_code)]
 
 pub mod hidden_norm;
 pub mod lookup;
+pub mod window;

@@ -4,7 +4,7 @@
 //! looked up in an index of all earlier trigrams; of their most recent occurrences the one whose preceding tokens agree
 //! longest with the end of the text wins, the more recent one where two agree equally long, and what followed it is
 //! proposed. Proposing costs no forward pass, and whether a proposal is worth a wider window is for
-//! the window policy to say.
+//! [`window`](crate::window) to say.
 //!
 //! The index maps a trigram to the position where it ended last; each position links to the one before with the same
 //! trigram. A link never depends on what came later, so a text that goes back to an earlier length unlinks its last
