@@ -1,6 +1,6 @@
 //! Types whose units have 32 values.
 
-use super::{Sign, join_halves, load_floats, load_values, load_wide, pairs};
+use super::{Sign, fetch_ahead, join_halves, load_floats, load_values, load_wide, pairs};
 use crate::activations::{Activations, Row, tiles};
 use crate::arranged::{self, Order};
 use crate::product::PARTIALS;
@@ -279,6 +279,7 @@ macro_rules! loops {
                 let mut rest = row;
                 while let Some((chunk, others)) = rest.split_at_checked(blocks) {
                     rest = others;
+                    fetch_ahead(chunk.as_flattened());
                     f(take::<F, BYTES>(std::array::from_fn(|i| &chunk[i % blocks]), PARTIALS));
                 }
                 if let Some(last) = rest.last() {
