@@ -128,45 +128,21 @@ pub fn replay(cpu: &Cpu, shape: DeltaShape, updates: Updates<&[f32]>, state: &mu
 }
 
 per_isa! {
-    /// [`replay`] for value head `j`.
+    /// [`replay`] for value head `j`. A row of the state stays in the nearest cache from token to token.
     fn replay_head(isa: Isa, shape: DeltaShape, j: usize, updates: &Updates<&[f32]>, state: &mut [f32]) {
-        let dim = shape.dim;
-        let whole = dim / COLUMNS * COLUMNS;
+        let DeltaShape { key_heads, value_heads, dim } = shape;
+        let tokens = updates.decays.len() / value_heads;
         for (i, row) in state.chunks_exact_mut(dim).enumerate() {
-            for column in (0..whole).step_by(COLUMNS) {
-                replay_columns::<COLUMNS>(shape, j, i, column, updates, row);
-            }
-            for column in whole..dim {
-                replay_columns::<1>(shape, j, i, column, updates, row);
+            for t in 0..tokens {
+                let k = updates.keys[(t * key_heads + j % key_heads) * dim + i];
+                let d = &updates.deltas[(t * value_heads + j) * dim..][..row.len()];
+                let decay = updates.decays[t * value_heads + j];
+                for c in 0..row.len() {
+                    row[c] = k.mul_add(d[c], row[c] * decay);
+                }
             }
         }
     }
-}
-
-/// [`replay`] for `N` columns from `column` on of the row of key `i`: they stay in registers from token to token.
-#[inline(always)]
-fn replay_columns<const N: usize>(
-    shape: DeltaShape,
-    j: usize,
-    i: usize,
-    column: usize,
-    updates: &Updates<&[f32]>,
-    row: &mut [f32],
-) {
-    let DeltaShape { key_heads, value_heads, dim } = shape;
-    let key = j % key_heads * dim + i;
-    let row = &mut row[column..column + N];
-    let mut s = [0.0f32; N];
-    s.copy_from_slice(row);
-    let deltas = updates.deltas.chunks_exact(value_heads * dim);
-    let tokens = updates.keys.chunks_exact(key_heads * dim).zip(deltas).zip(updates.decays.chunks_exact(value_heads));
-    for ((k, d), decay) in tokens {
-        let (k, d, decay) = (k[key], &d[j * dim + column..][..N], decay[j]);
-        for c in 0..N {
-            s[c] = k.mul_add(d[c], s[c] * decay);
-        }
-    }
-    row.copy_from_slice(&s);
 }
 
 /// The inputs of consecutive tokens, queries and keys normalised.
