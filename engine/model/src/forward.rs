@@ -7,6 +7,7 @@ use crate::ngram::NgramHash;
 use crate::ops::{Ops, Routing};
 use crate::state::{IndexState, LayerState, Snapshot, State};
 use crate::weights::{AttentionWeights, DeltaWeights, Mixer, NgramWeights, TokenMixer, Weights};
+use crate::window::{DeltaNotes, Window};
 use strata_cpu::attention::AttentionShape;
 use strata_cpu::rope::Rope;
 use strata_gguf::{Gguf, Tensor};
@@ -106,7 +107,7 @@ impl<O: Ops> Model<O> {
     /// Remembers a point of a state. See [`State::snapshot`].
     ///
     /// # Errors
-    /// The state is unusable after a failed pass.
+    /// The state is unusable after a failed pass, or has a window that is not committed.
     pub fn snapshot(&self, state: &State<O>) -> Result<Snapshot<O>> {
         state.snapshot(&self.ops)
     }
@@ -147,8 +148,9 @@ impl<O: Ops> Model<O> {
     /// Any division of a sequence into windows gives the same logits and the same state, bit for bit.
     ///
     /// # Errors
-    /// A token is outside the vocabulary or the context is full (the state is unchanged), or a value stopped being a
-    /// number (the state must be restored to a snapshot before it is used again).
+    /// A token is outside the vocabulary, the context is full or the state has a window that is not committed (the state
+    /// is unchanged), or a value stopped being a number (the state must be restored to a snapshot before it is used
+    /// again).
     pub fn forward(
         &self,
         state: &mut State<O>,
@@ -156,20 +158,44 @@ impl<O: Ops> Model<O> {
         want: Want,
         observer: &mut dyn Observer,
     ) -> Result<Output<O>> {
-        let (c, ops, first) = (&self.config, &self.ops, state.tokens.len());
+        self.admit(state, tokens)?;
+        if tokens.is_empty() {
+            return Ok(Output { logits: Vec::new(), residual: self.ops.zeros(0) });
+        }
+        state.broken = true;
+        let output = self.pass(state, tokens, want, observer, None)?;
+        state.commit(tokens);
+        state.broken = false;
+        Ok(output)
+    }
+
+    /// Whether `state` can read `tokens`.
+    pub(crate) fn admit(&self, state: &State<O>, tokens: &[u32]) -> Result<()> {
+        let (vocab, asked, capacity) = (self.config.vocab, state.tokens.len() + tokens.len(), state.capacity());
         if state.broken {
             return Err(Error::State("the state was left unusable by a failed pass; restore a snapshot first"));
         }
-        if let Some(&id) = tokens.iter().find(|&&t| t as usize >= c.vocab) {
-            return Err(Error::Token { id, vocab: c.vocab });
+        state.refuse_window()?;
+        if let Some(&id) = tokens.iter().find(|&&t| t as usize >= vocab) {
+            return Err(Error::Token { id, vocab });
         }
-        if first + tokens.len() > state.capacity() {
-            return Err(Error::ContextFull { asked: first + tokens.len(), capacity: state.capacity() });
+        if asked > capacity {
+            return Err(Error::ContextFull { asked, capacity });
         }
-        if tokens.is_empty() {
-            return Ok(Output { logits: Vec::new(), residual: ops.zeros(0) });
-        }
-        state.broken = true;
+        Ok(())
+    }
+
+    /// Runs all layers over `tokens`, at least one. Caches get their rows; recurrent states and convolution histories
+    /// are moved on, or left as they are and noted in `window`.
+    pub(crate) fn pass(
+        &self,
+        state: &mut State<O>,
+        tokens: &[u32],
+        want: Want,
+        observer: &mut dyn Observer,
+        mut window: Option<&mut Window<O>>,
+    ) -> Result<Output<O>> {
+        let (c, ops, first) = (&self.config, &self.ops, state.tokens.len());
         let rows: Vec<u64> = tokens.iter().map(|&t| t.into()).collect();
         let mut r = ops.repeat(&ops.gather(&self.weights.embedding, &rows), c.hidden, c.streams);
         self.check(&r, first, || "the token embedding".into())?;
@@ -178,13 +204,16 @@ impl<O: Ops> Model<O> {
                 && n.layer == i
             {
                 let rows = self.ngram_rows(&state.tokens, tokens);
-                let added = self.ngram(w, &r, &rows, n.taps, n.longest, history);
+                let notes = window.as_deref_mut().and_then(Window::ngram);
+                let added = self.ngram(w, &r, &rows, n.taps, n.longest, history, notes);
                 ops.add(&mut r, &added);
                 self.check(&r, first, || format!("layer {i} (n-gram module)"))?;
             }
             let (x, weights) = self.mix(&layer.mixer_in, &r);
             let y = match (&layer.mixer, &mut state.layers[i]) {
-                (TokenMixer::Delta(w), LayerState::Delta { conv, state }) => self.delta(w, &x, conv, state),
+                (TokenMixer::Delta(w), LayerState::Delta { conv, state }) => {
+                    self.delta(w, &x, conv, state, window.as_deref_mut().and_then(|w| w.layer(i)))
+                }
                 (TokenMixer::Attention(w), LayerState::Attention { keys, values, index }) => {
                     self.attention(i, w, &x, first, tokens.len(), keys, values, index.as_mut())?
                 }
@@ -214,8 +243,6 @@ impl<O: Ops> Model<O> {
             Want::Last => self.head(&ops.tail(&r, c.residual_len()), first + tokens.len() - 1)?,
             Want::All => self.head(&r, first)?,
         };
-        state.commit(tokens);
-        state.broken = false;
         Ok(Output { logits, residual: r })
     }
 
@@ -275,6 +302,7 @@ impl<O: Ops> Model<O> {
         taps: usize,
         dilation: usize,
         history: &mut O::Buf,
+        notes: Option<&mut O::Buf>,
     ) -> O::Buf {
         let (c, ops) = (&self.config, &self.ops);
         let e = ops.gather(&w.table, rows);
@@ -284,17 +312,36 @@ impl<O: Ops> Model<O> {
         let mut gated = ops.ngram_gate(&k, &q, &v, c.hidden);
         // The convolution sees the normalised value; what passes beside it is not normalised.
         let u = ops.group_norm(&gated, &w.norm_conv, c.streams, c.eps);
-        let y = ops.conv_silu(&u, &w.conv, taps, dilation, c.residual_len(), history);
+        let channels = c.residual_len();
+        let y = match notes {
+            None => ops.conv_silu(&u, &w.conv, taps, dilation, channels, history),
+            Some(inputs) => ops.conv_silu_noting(&u, &w.conv, taps, dilation, channels, history, inputs),
+        };
         ops.add(&mut gated, &y);
         gated
     }
 
-    fn delta(&self, w: &DeltaWeights<O>, x: &O::Buf, conv: &mut O::Buf, state: &mut O::Buf) -> O::Buf {
+    fn delta(
+        &self,
+        w: &DeltaWeights<O>,
+        x: &O::Buf,
+        conv: &mut O::Buf,
+        state: &mut O::Buf,
+        notes: Option<&mut DeltaNotes<O::Buf>>,
+    ) -> O::Buf {
         let (d, ops) = (self.config.delta, &self.ops);
         let shape = d.shape();
         let [qkv, z, beta, alpha] = ops.mul_all([&w.qkv, &w.z, &w.beta, &w.alpha], x);
-        let qkv = ops.conv_silu(&qkv, &w.conv, d.taps, 1, shape.channels(), conv);
-        let mut o = ops.delta_scan(shape, qkv, &beta, &alpha, &w.a, &w.dt, state);
+        let mut o = match notes {
+            None => {
+                let qkv = ops.conv_silu(&qkv, &w.conv, d.taps, 1, shape.channels(), conv);
+                ops.delta_scan(shape, qkv, &beta, &alpha, &w.a, &w.dt, state)
+            }
+            Some(DeltaNotes { inputs, updates }) => {
+                let qkv = ops.conv_silu_noting(&qkv, &w.conv, d.taps, 1, shape.channels(), conv, inputs);
+                ops.delta_scan_noting(shape, qkv, &beta, &alpha, &w.a, &w.dt, state, updates)
+            }
+        };
         ops.gated_norm(&mut o, &w.norm, &z, self.config.eps);
         ops.mul(&w.out, &o)
     }

@@ -33,6 +33,7 @@ mod ngram;
 mod ops;
 mod state;
 mod weights;
+mod window;
 
 pub use config::{ARCHITECTURE, Attention, Delta, Indexer, LayerKind, ModelConfig, NgramConfig};
 pub use cpu::CpuOps;
@@ -40,5 +41,5 @@ pub use error::{Error, Result};
 pub use forward::{Model, Observer, Output, Silent, Want};
 pub use loader::Progress;
 pub use ngram::NgramHash;
-pub use ops::{ExpertTensors, Ops, Routing};
+pub use ops::{DeltaUpdates, ExpertTensors, Ops, Routing};
 pub use state::{Snapshot, State};
