@@ -64,7 +64,15 @@ fn checkpoints_that_do_not_fit_are_refused_in_words() {
     assert!(changed(&model, |_| ()).is_none());
     let q = "mtp.layers.0.self_attn.q_proj.weight";
     says(changed(&model, |c| c.rename(q, "mtp.x")), &["mtp: tensor", q, "is missing"]);
-    says(changed(&model, |c| c.reshape(q, &[256, 512])), &["blk.8.attn_q.weight is [512, 256], expected"]);
+    says(
+        changed(&model, |c| c.reshape(q, &[256, 512])),
+        &["key qwen4exp.attention.head_count is 2, but 4 in the model"],
+    );
+    let o = "mtp.layers.0.self_attn.o_proj.weight";
+    says(
+        changed(&model, |c| c.reshape(o, &[128, 512])),
+        &["blk.8.attn_output.weight is [512, 128], expected [256, 256]"],
+    );
     says(
         changed(&model, |c| c.reshape("mtp.layers.0.mlp.experts.gate_up_proj", &[64, 64, 512])),
         &["ffn_gate_up_exps.weight is [512, 64, 64], expected [256, 128, 64]"],
@@ -87,7 +95,7 @@ fn checkpoints_that_do_not_fit_are_refused_in_words() {
             end["data_offsets"] = serde_json::json!([len, len + 512]);
             c.header.insert("mtp.layers.1.self_attn.q_norm.weight".into(), end);
         }),
-        &["1 tensors under mtp. are not of one draft layer", "mtp.layers.1.self_attn.q_norm.weight"],
+        &["tensor mtp.layers.1.self_attn.q_norm.weight is no part", "1 such in all"],
     );
     says(
         changed(&model, |c| {

@@ -119,9 +119,9 @@ fn only_known(source: &SafeTensors, indexer: &[String]) -> Result<()> {
         [] => Ok(()),
         [first, ..] => Err(source
             .invalid(format!(
-                "{} tensors under {PREFIX} are not of one draft layer of this architecture, such as {}",
-                rest.len(),
-                strata_gguf::show_text(first)
+                "tensor {} is no part of this architecture's draft layer ({} such in all)",
+                strata_gguf::show_text(first),
+                rest.len()
             ))
             .into()),
     }
