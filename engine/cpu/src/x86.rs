@@ -68,22 +68,6 @@ rows_with!(
     rows_wide "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni" avx512
 );
 
-/// How far ahead of the weights in use others are fetched, in bytes.
-///
-/// A core that takes weights apart has too few loads in flight to hide the time memory takes, and what the processor
-/// fetches by itself stops at the end of a page. Of distances from 256 bytes up to this one, this was the fastest.
-const AHEAD: usize = 4096;
-
-/// Has the weights fetched that lie ahead of these. There may be none: fetching does not fault.
-#[inline(always)]
-fn fetch_ahead(weights: &[u8]) {
-    let start = weights.as_ptr().wrapping_add(AHEAD);
-    for line in (0..weights.len()).step_by(64) {
-        // SAFETY: every processor with AVX2 has it, and it reads nothing that the program could see.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line).cast()) };
-    }
-}
-
 /// How levels become bytes for the multiplication, whose one side is unsigned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sign {

@@ -89,6 +89,10 @@ impl Ops for CpuOps {
         buf[buf.len().saturating_sub(len)..].to_vec().into()
     }
 
+    fn slice(&self, buf: &Rows, range: Range<usize>) -> Rows {
+        buf.get(range).unwrap_or_default().to_vec().into()
+    }
+
     fn table(&self, tensor: &Tensor) -> Result<Matrix> {
         Ok(Matrix::new(tensor.clone(), 1.0))
     }

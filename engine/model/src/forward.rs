@@ -6,7 +6,7 @@ use crate::loader::{Loader, Progress};
 use crate::ngram::NgramHash;
 use crate::ops::{Ops, Routing};
 use crate::state::{IndexState, LayerState, Snapshot, State};
-use crate::weights::{AttentionWeights, DeltaWeights, Mixer, NgramWeights, TokenMixer, Weights};
+use crate::weights::{AttentionWeights, DeltaWeights, Mixer, MoeWeights, NgramWeights, TokenMixer, Weights};
 use crate::window::{DeltaNotes, Window};
 use strata_cpu::attention::AttentionShape;
 use strata_cpu::rope::Rope;
@@ -196,8 +196,7 @@ impl<O: Ops> Model<O> {
         mut window: Option<&mut Window<O>>,
     ) -> Result<Output<O>> {
         let (c, ops, first) = (&self.config, &self.ops, state.tokens.len());
-        let rows: Vec<u64> = tokens.iter().map(|&t| t.into()).collect();
-        let mut r = ops.repeat(&ops.gather(&self.weights.embedding, &rows), c.hidden, c.streams);
+        let mut r = ops.repeat(&self.embed(tokens), c.hidden, c.streams);
         self.check(&r, first, || "the token embedding".into())?;
         for (i, layer) in self.weights.layers.iter().enumerate() {
             if let (Some(w), Some(n), Some(history)) = (&self.weights.ngram, &c.ngram, &mut state.ngram)
@@ -226,37 +225,72 @@ impl<O: Ops> Model<O> {
             };
             self.check(&r, first, || format!("layer {i} ({kind})"))?;
 
-            let (x, weights) = self.mix(&layer.moe_in, &r);
-            let [logits, opening] = ops.mul_all([&layer.moe.router, &layer.moe.shared_gate], &x);
-            self.check_rows(&logits, c.experts, first, || format!("layer {i} (router)"))?;
-            let routing = ops.route(&logits, c.experts, c.experts_used);
-            observer.routing(i, &routing);
-            let y = ops.expert_sum(&layer.moe.experts, &layer.moe.shared, &opening, &x, &routing);
-            self.write(&mut r, weights.as_ref(), &y);
-            self.check(&r, first, || format!("layer {i} (experts)"))?;
+            self.moe(i, &layer.moe_in, &layer.moe, &mut r, first, observer)?;
             if observer.wants_residuals() {
                 observer.residual(i, &ops.download(&r));
             }
         }
         let logits = match want {
             Want::Nothing => Vec::new(),
-            Want::Last => self.head(&ops.tail(&r, c.residual_len()), first + tokens.len() - 1)?,
-            Want::All => self.head(&r, first)?,
+            Want::Last => self.logits(&ops.tail(&r, c.residual_len()), first + tokens.len() - 1)?,
+            Want::All => self.logits(&r, first)?,
         };
         Ok(Output { logits, residual: r })
     }
 
-    fn head(&self, r: &O::Buf, first: usize) -> Result<Vec<f32>> {
-        let (x, _) = self.mix(&self.weights.head_in, r);
-        let logits = self.ops.mul(&self.weights.head, &x);
-        match self.ops.nonfinite(&logits, self.config.vocab) {
-            None => Ok(self.ops.download(&logits)),
-            Some((row, value)) => Err(Error::NonFinite { value, place: "the head".into(), position: first + row }),
-        }
+    /// The embeddings of tokens, `[rows][hidden]`.
+    pub(crate) fn embed(&self, tokens: &[u32]) -> O::Buf {
+        let rows: Vec<u64> = tokens.iter().map(|&t| t.into()).collect();
+        self.ops.gather(&self.weights.embedding, &rows)
+    }
+
+    fn logits(&self, r: &O::Buf, first: usize) -> Result<Vec<f32>> {
+        self.head(&self.weights.head_in, &self.weights.head, self.config.vocab, r, first)
+    }
+
+    /// The matrix that makes logits, for a draft layer too.
+    pub(crate) fn head_matrix(&self) -> &O::Matrix {
+        &self.weights.head
+    }
+
+    /// The logits of residual streams through a mixer and a head of `vocab` rows.
+    pub(crate) fn head(
+        &self,
+        mixer: &Mixer<O>,
+        head: &O::Matrix,
+        vocab: usize,
+        r: &O::Buf,
+        first: usize,
+    ) -> Result<Vec<f32>> {
+        let (x, _) = self.mix(mixer, r);
+        let logits = self.ops.mul(head, &x);
+        self.check_rows(&logits, vocab, first, || "the head".into())?;
+        Ok(self.ops.download(&logits))
+    }
+
+    /// A layer's mixture of experts, from its read of the residual streams to its write.
+    pub(crate) fn moe(
+        &self,
+        i: usize,
+        mixer: &Mixer<O>,
+        w: &MoeWeights<O>,
+        r: &mut O::Buf,
+        first: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let (c, ops) = (&self.config, &self.ops);
+        let (x, weights) = self.mix(mixer, r);
+        let [logits, opening] = ops.mul_all([&w.router, &w.shared_gate], &x);
+        self.check_rows(&logits, c.experts, first, || format!("layer {i} (router)"))?;
+        let routing = ops.route(&logits, c.experts, c.experts_used);
+        observer.routing(i, &routing);
+        let y = ops.expert_sum(&w.experts, &w.shared, &opening, &x, &routing);
+        self.write(r, weights.as_ref(), &y);
+        self.check(r, first, || format!("layer {i} (experts)"))
     }
 
     /// Whether the residual streams are numbers.
-    fn check(&self, r: &O::Buf, first: usize, place: impl FnOnce() -> String) -> Result<()> {
+    pub(crate) fn check(&self, r: &O::Buf, first: usize, place: impl FnOnce() -> String) -> Result<()> {
         self.check_rows(r, self.config.residual_len(), first, place)
     }
 
@@ -269,7 +303,7 @@ impl<O: Ops> Model<O> {
     }
 
     /// A hyper-connection's read: the gated mean of the normalised streams, and the weights of the write that follows.
-    fn mix(&self, w: &Mixer<O>, r: &O::Buf) -> (O::Buf, Option<O::Buf>) {
+    pub(crate) fn mix(&self, w: &Mixer<O>, r: &O::Buf) -> (O::Buf, Option<O::Buf>) {
         let (c, ops) = (&self.config, &self.ops);
         // The trained formulas divide both projections by the number of streams.
         let divisor = c.streams as f32;
@@ -288,7 +322,7 @@ impl<O: Ops> Model<O> {
     }
 
     /// A hyper-connection's write: the block's output into every stream.
-    fn write(&self, r: &mut O::Buf, weights: Option<&O::Buf>, y: &O::Buf) {
+    pub(crate) fn write(&self, r: &mut O::Buf, weights: Option<&O::Buf>, y: &O::Buf) {
         if let Some(a) = weights {
             self.ops.add_to_streams(r, a, y, self.config.hidden);
         }
@@ -346,7 +380,22 @@ impl<O: Ops> Model<O> {
         ops.mul(&w.out, &o)
     }
 
-    fn attention(
+    /// Appends a window's keys, normalised and rotated here, and its values.
+    pub(crate) fn keep_keys(
+        &self,
+        w: &AttentionWeights<O>,
+        mut k: O::Buf,
+        v: &O::Buf,
+        first: usize,
+        keys: &mut O::Cache,
+        values: &mut O::Cache,
+    ) {
+        self.ops.norm_rope(&mut k, &w.k_norm, self.config.eps, &self.rope, self.config.attention.kv_heads, first);
+        self.ops.append(keys, &k);
+        self.ops.append(values, v);
+    }
+
+    pub(crate) fn attention(
         &self,
         layer: usize,
         w: &AttentionWeights<O>,
@@ -359,12 +408,10 @@ impl<O: Ops> Model<O> {
     ) -> Result<O::Buf> {
         let (a, eps, ops, rope) = (self.config.attention, self.config.eps, &self.ops, &self.rope);
         let shape = AttentionShape { heads: a.heads, kv_heads: a.kv_heads, dim: a.dim };
-        let [q, mut k, v] = ops.mul_all([&w.q, &w.k, &w.v], x);
+        let [q, k, v] = ops.mul_all([&w.q, &w.k, &w.v], x);
         let (mut q, gate) = ops.split_heads(&q, a.dim);
         ops.norm_rope(&mut q, &w.q_norm, eps, rope, a.heads, first);
-        ops.norm_rope(&mut k, &w.k_norm, eps, rope, a.kv_heads, first);
-        ops.append(keys, &k);
-        ops.append(values, &v);
+        self.keep_keys(w, k, &v, first, keys, values);
         let visible = first + rows;
         let selection = match (&w.indexer, a.indexer, index) {
             (Some(w), Some(i), Some(index)) => {

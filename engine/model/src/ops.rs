@@ -77,6 +77,8 @@ pub trait Ops {
     fn duplicate(&self, buf: &Self::Buf) -> Self::Buf;
     /// The last `len` values of a buffer.
     fn tail(&self, buf: &Self::Buf, len: usize) -> Self::Buf;
+    /// A copy of a range of a buffer, which holds that range.
+    fn slice(&self, buf: &Self::Buf, range: std::ops::Range<usize>) -> Self::Buf;
     /// Makes a table of a tensor without reading it: the n-gram table may be larger than memory.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use crate::config::{LayerKind, ModelConfig};
 use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
 use crate::ops::Ops;
 use crate::window::Window;
 
@@ -193,13 +194,8 @@ impl State<crate::CpuOps> {
     /// A number for everything the state holds, bit for bit: equal states have equal numbers. It covers the caches' rows
     /// of a window that is not committed, so compare states without one.
     pub fn fingerprint(&self) -> u64 {
-        // FNV-1a over the bits.
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        let mut feed = |word: u32| hash = (hash ^ u64::from(word)).wrapping_mul(0x100_0000_01b3);
-        let mut all = |values: &[f32]| {
-            feed(values.len() as u32);
-            values.iter().for_each(|v| feed(v.to_bits()));
-        };
+        let mut print = Fingerprint::default();
+        let mut all = |values: &[f32]| print.add(values);
         for layer in &self.layers {
             match layer {
                 LayerState::Delta { conv, state } => {
@@ -219,7 +215,7 @@ impl State<crate::CpuOps> {
         if let Some(ngram) = &self.ngram {
             all(ngram);
         }
-        self.tokens.iter().for_each(|&t| feed(t));
-        hash
+        self.tokens.iter().for_each(|&t| print.word(t));
+        print.0
     }
 }

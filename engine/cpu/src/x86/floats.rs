@@ -2,7 +2,7 @@
 //!
 //! The 32 partial sums of several inputs stay in registers while a row of weights goes by.
 
-use super::fetch_ahead;
+use crate::ahead::fetch_ahead;
 use crate::dot::{LANES, decode, join};
 use std::arch::x86_64::*;
 use strata_gguf::GgmlType;
