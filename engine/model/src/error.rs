@@ -39,4 +39,7 @@ pub enum Error {
     /// The state was left unusable by an earlier failure, or a snapshot is of another history.
     #[error("{0}")]
     State(&'static str),
+    /// A saved state could not be written or read.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
 }

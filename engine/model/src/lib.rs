@@ -28,9 +28,11 @@ mod config;
 mod cpu;
 mod error;
 mod forward;
+mod identity;
 mod loader;
 mod ngram;
 mod ops;
+mod park;
 mod state;
 mod weights;
 
@@ -38,6 +40,7 @@ pub use config::{ARCHITECTURE, Attention, Delta, Indexer, LayerKind, ModelConfig
 pub use cpu::CpuOps;
 pub use error::{Error, Result};
 pub use forward::{Model, Observer, Output, Silent, Want};
+pub use identity::{ModelId, NUMERIC_VERSION};
 pub use loader::Progress;
 pub use ngram::NgramHash;
 pub use ops::{ExpertTensors, Ops, Routing};
