@@ -88,7 +88,8 @@ impl<O: Ops> Model<O> {
         let caches = state.layers.iter().map(|layer| match layer {
             LayerState::Delta { .. } => 0,
             LayerState::Attention { keys, values, index } => {
-                let index = index.as_ref().map_or(0, |i| self.ops().cache_bytes(&i.raw) + self.ops().cache_bytes(&i.blocks));
+                let index =
+                    index.as_ref().map_or(0, |i| self.ops().cache_bytes(&i.raw) + self.ops().cache_bytes(&i.blocks));
                 self.ops().cache_bytes(keys) + self.ops().cache_bytes(values) + index
             }
         });

@@ -62,10 +62,21 @@ impl From<Vec<u32>> for Prompt {
 }
 
 impl Prompt {
-    /// The next length behind `at` where reading pauses for a checkpoint.
-    fn next_stop(&self, at: usize) -> usize {
-        let stops = self.marks.iter().copied().chain([self.shared]);
-        stops.filter(|&s| s > at).min().unwrap_or(usize::MAX).min(self.tokens.len())
+    /// The next length behind `at` where reading pauses for a checkpoint, the last one being at `last`.
+    fn next_stop(&self, at: usize, last: usize) -> Option<usize> {
+        let marks = self.marks.iter().copied().filter(|&m| m >= last + GAP);
+        marks.chain(self.pinned()).filter(|&stop| stop > at && stop < self.tokens.len()).min()
+    }
+
+    /// Where the checkpoint that stays for good belongs.
+    fn pinned(&self) -> Option<usize> {
+        Some(self.shared).filter(|&s| s >= PINNED_FROM)
+    }
+
+    /// Whether a mark stands just before the end.
+    fn ends_with_mark(&self) -> bool {
+        let of = self.tokens.len();
+        self.marks.iter().any(|&m| m < of && m + GAP > of)
     }
 }
 
@@ -155,6 +166,18 @@ impl<O: Ops> Checkpoints<O> {
         Ok(())
     }
 
+    /// Puts others in their place, as far as the limits allow.
+    pub(crate) fn replace(&mut self, points: Vec<Checkpoint<O>>, each: usize) {
+        self.points.clear();
+        if self.params.count == 0 {
+            return;
+        }
+        for point in points {
+            self.make_room(each);
+            self.points.push(Arc::new(point));
+        }
+    }
+
     /// Drops the oldest ones, pinned ones last, until one more fits.
     fn make_room(&mut self, each: usize) {
         let fits = |n: usize| n <= self.params.count && n.saturating_mul(each) <= self.params.bytes;
@@ -166,7 +189,7 @@ impl<O: Ops> Checkpoints<O> {
 }
 
 /// Bytes of one checkpoint at most.
-fn checkpoint_bytes<O: Ops>(model: &Model<O>) -> usize {
+pub(crate) fn checkpoint_bytes<O: Ops>(model: &Model<O>) -> usize {
     model.snapshot_bytes() + 4 * model.config().vocab
 }
 
@@ -180,7 +203,7 @@ impl<O: Ops> Session<'_, O> {
     pub(crate) fn way(&self, prompt: &[u32]) -> (usize, usize, Way<O>) {
         let known = self.state.tokens();
         let common = known.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        if common == known.len() && common < prompt.len() && common > 0 {
+        if common == known.len() && common < prompt.len() {
             return (common, common, Way::On);
         }
         match self.checkpoints.best(common, prompt.len()) {
@@ -218,31 +241,40 @@ impl<O: Ops> Session<'_, O> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Option<Vec<f32>>> {
         let (model, of, every) = (self.engine.model(), prompt.tokens.len(), self.checkpoints.params.every);
-        let shared = if prompt.shared >= PINNED_FROM { prompt.shared } else { 0 };
-        let stops = Prompt { tokens: Vec::new(), shared, marks: self.worthwhile(prompt, shared) };
         loop {
             if cancel.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             let at = self.state.tokens().len();
+            let stop = prompt.next_stop(at, self.checkpoints.last());
             let rest = &prompt.tokens[at..];
-            let now = rest.len().min(self.chunk).min(stops.next_stop(at) - at);
+            let now = rest.len().min(self.chunk).min(stop.unwrap_or(of) - at);
             model.prefetch(&self.state, &rest[..rest.len().min(now + self.chunk)]);
             let want = if now == rest.len() { Want::Last } else { Want::Nothing };
             let logits = model.forward(&mut self.state, &rest[..now], want, &mut Silent)?.logits;
             let read = at + now;
             on_event(Event::Prompt { read, of });
+            let last = self.checkpoints.last();
             if read == of {
-                // Where the answer starts, unless a point just before it serves those who come back here.
-                if prompt.marks.iter().all(|&m| m >= of || m + GAP <= of) || of < self.checkpoints.last() + GAP {
+                // Where the answer starts, unless a mark just before it serves those who come back here.
+                if !(prompt.ends_with_mark() && last > 0 && last + GAP > of) {
                     self.checkpoints.take(model, &self.state, false, Some(&logits))?;
                 }
                 return Ok(Some(logits));
             }
-            let mark = read == shared || stops.marks.contains(&read);
-            if mark || every > 0 && read - self.checkpoints.last() >= every {
-                self.checkpoints.take(model, &self.state, read == shared, None)?;
+            if stop == Some(read) || every > 0 && read - last >= every {
+                self.checkpoints.take(model, &self.state, prompt.pinned() == Some(read), None)?;
             }
         }
+    }
+}
+
+impl<'e, O: Ops> Session<'e, O> {
+    /// A session of its own that stands at a checkpoint of this one.
+    pub(crate) fn branch(&self, point: &Checkpoint<O>) -> Result<Session<'e, O>> {
+        let state = self.engine.model().branch(&self.state, &point.snapshot)?;
+        let mut checkpoints = self.checkpoints.clone();
+        checkpoints.truncate(point.snapshot.len());
+        Ok(Session { engine: self.engine, state, checkpoints, chunk: self.chunk, reread: 0 })
     }
 }
