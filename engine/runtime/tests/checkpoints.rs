@@ -199,7 +199,7 @@ fn play(engine: &Engine<CpuOps>, script: &[Edit], mut answer: impl FnMut(&Prompt
 /// Runs a test of scripts and two numbers on one engine.
 fn scripts(limits: (usize, usize), test: impl Fn(&Engine<CpuOps>, &[Edit], usize, usize)) {
     let engine = engine(&tiny());
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) };
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) };
     let strategy = (edits(), 1..limits.0, 1..limits.1);
     let outcome = TestRunner::new(config).run(&strategy, |(script, a, b)| {
         test(&engine, &script, a, b);
