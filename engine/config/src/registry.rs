@@ -163,7 +163,7 @@ pub static PARK: Knob = Knob {
     kind: Kind::Path,
     help: "Folder in which the conversation is kept when you leave, for --resume",
     long_help: "It is kept with all that the model has read of it, so that going on reads nothing again: on the \
-                published model 55 KB for each token and 0.1 to 0.4 GB besides.",
+                published model 55 KB for each token and 0.2 to 0.5 GB besides.",
     unset: Some("none, nothing is kept"),
     verbs: &[Verb::Run],
     ..PLAIN

@@ -60,7 +60,7 @@ impl ChatMarks {
         let tail = match self.tail {
             Some((think, tail)) if think == options.enable_thinking => tail,
             _ => {
-                let tail = tail(system, options, &render);
+                let tail = tail(system, options, render);
                 self.tail = Some((options.enable_thinking, tail));
                 tail
             }
@@ -90,7 +90,7 @@ impl ChatMarks {
 fn tail(
     system: Option<&Value>,
     options: &RenderOptions,
-    render: &dyn Fn(&[Value], &RenderOptions) -> Option<Vec<u32>>,
+    render: impl Fn(&[Value], &RenderOptions) -> Option<Vec<u32>>,
 ) -> usize {
     let start: Vec<Value> = system.cloned().into_iter().chain([user("x")]).collect();
     let Some(asked) = render(&start, options) else { return 0 };

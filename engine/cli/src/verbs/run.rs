@@ -123,11 +123,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let session = engine.session(context, settings.engine.prefill_chunk).with_checkpoints(checkpoints);
     let mut on = match &prompt {
         Some(_) if options.raw => On::Raw(session),
-        _ => On::Chat(Kept::new(&gguf, chat(session, &settings), &settings, options.resume, options.quiet)?),
+        _ => {
+            let chat = chat(session, &settings);
+            On::Chat(Box::new(Kept::new(&gguf, chat, &settings, options.resume, options.quiet)?))
+        }
     };
     match prompt {
         None => match on {
-            On::Chat(kept) => talk::talk(kept, &params, options.quiet),
+            On::Chat(kept) => talk::talk(*kept, &params, options.quiet),
             On::Raw(_) => Ok(()),
         },
         Some(text) => {
@@ -150,7 +153,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
 /// What a prompt is put to.
 enum On<'e> {
     Raw(Session<'e, CpuOps>),
-    Chat(Kept<'e>),
+    Chat(Box<Kept<'e>>),
 }
 
 /// Answers one prompt and shows the answer as it comes.
