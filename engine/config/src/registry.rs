@@ -9,6 +9,9 @@ use crate::knob::{Kind, Knob, Verb};
 /// models trained further.
 const CONTEXT_MAX: u64 = 1 << 20;
 
+/// More memory or disk than any machine has.
+const MIB_MAX: u64 = 1 << 30;
+
 const EVERYWHERE: &[Verb] = &[Verb::Run, Verb::Serve, Verb::Bench];
 /// A measurement takes its model as an argument, and says itself how much is read and written.
 const ANSWERING: &[Verb] = &[Verb::Run, Verb::Serve];
@@ -86,6 +89,95 @@ pub static PREFILL_CHUNK: Knob = Knob {
     unit: "tokens",
     help: "Prompt tokens read in one pass",
     long_help: "Larger passes read each expert less often and need more memory. The answer is the same for every size.",
+    ..PLAIN
+};
+
+/// `cache.checkpoint_every`
+pub static CHECKPOINT_EVERY: Knob = Knob {
+    key: "cache.checkpoint_every",
+    flag: "checkpoint-every",
+    env: "STRATA_CHECKPOINT_EVERY",
+    kind: Kind::Int { min: 0, max: CONTEXT_MAX },
+    unit: "tokens",
+    help: "Tokens of a long prompt between checkpoints; 0 = none inside a prompt",
+    long_help: "A prompt that differs from what was read before is read again from the last checkpoint before the \
+                difference. Checkpoints where questions and answers start are taken besides.",
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `cache.checkpoints`
+pub static CHECKPOINTS: Knob = Knob {
+    key: "cache.checkpoints",
+    flag: "checkpoints",
+    env: "STRATA_CHECKPOINTS",
+    kind: Kind::Int { min: 0, max: 4096 },
+    help: "Checkpoints of a conversation at most; 0 = none",
+    long_help: "The oldest go first, but the one behind the system message stays. The answer is the same for every \
+                number.",
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `cache.checkpoint_ram`
+pub static CHECKPOINT_RAM: Knob = Knob {
+    key: "cache.checkpoint_ram",
+    flag: "checkpoint-ram",
+    env: "STRATA_CHECKPOINT_RAM",
+    kind: Kind::Int { min: 0, max: MIB_MAX },
+    unit: "MiB",
+    help: "Memory for the checkpoints of a conversation; the latest is kept in any case",
+    verbs: ANSWERING,
+    ..PLAIN
+};
+
+/// `cache.conversations`
+pub static CONVERSATIONS: Knob = Knob {
+    key: "cache.conversations",
+    flag: "conversations",
+    env: "STRATA_CONVERSATIONS",
+    kind: Kind::Int { min: 1, max: 4096 },
+    help: "Conversations kept in memory at most",
+    long_help: "The one used longest ago goes first.",
+    verbs: &[Verb::Serve],
+    ..PLAIN
+};
+
+/// `cache.conversation_ram`
+pub static CONVERSATION_RAM: Knob = Knob {
+    key: "cache.conversation_ram",
+    flag: "conversation-ram",
+    env: "STRATA_CONVERSATION_RAM",
+    kind: Kind::Int { min: 0, max: MIB_MAX },
+    unit: "MiB",
+    help: "Memory for all conversations together; the one that is answered goes on in any case",
+    verbs: &[Verb::Serve],
+    ..PLAIN
+};
+
+/// `cache.park`
+pub static PARK: Knob = Knob {
+    key: "cache.park",
+    flag: "park",
+    env: "STRATA_PARK",
+    kind: Kind::Path,
+    help: "Folder in which the conversation is kept when you leave, for --resume",
+    long_help: "It is kept with all that the model has read of it, so that going on reads nothing again: on the \
+                published model 55 KB for each token and 0.2 to 0.5 GB besides.",
+    unset: Some("none, nothing is kept"),
+    verbs: &[Verb::Run],
+    ..PLAIN
+};
+
+/// `cache.park_disk`
+pub static PARK_DISK: Knob = Knob {
+    key: "cache.park_disk",
+    flag: "park-disk",
+    env: "STRATA_PARK_DISK",
+    kind: Kind::Int { min: 0, max: MIB_MAX },
+    unit: "MiB",
+    help: "Room for the conversations in that folder; beyond it the oldest are removed",
+    verbs: &[Verb::Run],
     ..PLAIN
 };
 
@@ -241,6 +333,13 @@ pub static KNOBS: &[&Knob] = &[
     &THREADS,
     &ISA,
     &PREFILL_CHUNK,
+    &CHECKPOINT_EVERY,
+    &CHECKPOINTS,
+    &CHECKPOINT_RAM,
+    &CONVERSATIONS,
+    &CONVERSATION_RAM,
+    &PARK,
+    &PARK_DISK,
     &TEMP,
     &TOP_K,
     &TOP_P,

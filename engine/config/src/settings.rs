@@ -22,6 +22,25 @@ pub struct Engine {
     pub prefill_chunk: usize,
 }
 
+/// What is kept of conversations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    /// Tokens of a long prompt between checkpoints; 0 = none inside it.
+    pub checkpoint_every: usize,
+    /// Checkpoints of a conversation at most.
+    pub checkpoints: usize,
+    /// Memory for the checkpoints of a conversation, in MiB.
+    pub checkpoint_ram: usize,
+    /// Conversations kept in memory at most.
+    pub conversations: usize,
+    /// Memory for all conversations together, in MiB.
+    pub conversation_ram: usize,
+    /// The folder of parked conversations; `None` = nothing is parked.
+    pub park: Option<PathBuf>,
+    /// Room for parked conversations, in MiB.
+    pub park_disk: usize,
+}
+
 /// How tokens are drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
@@ -61,6 +80,8 @@ pub struct Chat {
 pub struct Settings {
     /// The engine's knobs.
     pub engine: Engine,
+    /// What is kept of conversations.
+    pub cache: Cache,
     /// How tokens are drawn.
     pub sampling: Sampling,
     /// How a conversation is put to the model.
@@ -87,6 +108,15 @@ impl Settings {
                 threads: values.int(&THREADS)?,
                 isa: values.text(&ISA)?,
                 prefill_chunk: values.int(&PREFILL_CHUNK)?,
+            },
+            cache: Cache {
+                checkpoint_every: values.int(&CHECKPOINT_EVERY)?,
+                checkpoints: values.int(&CHECKPOINTS)?,
+                checkpoint_ram: values.int(&CHECKPOINT_RAM)?,
+                conversations: values.int(&CONVERSATIONS)?,
+                conversation_ram: values.int(&CONVERSATION_RAM)?,
+                park: values.get(&PARK).and_then(Value::as_path).map(Into::into),
+                park_disk: values.int(&PARK_DISK)?,
             },
             sampling: Sampling {
                 temp: values.float(&TEMP)?,
@@ -243,7 +273,9 @@ mod tests {
         let mut layers = empty();
         layers[2] = Layer::from_toml(
             "x.toml",
-            "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nisa = 'scalar'\nprefill_chunk = 3\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
+            "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nisa = 'scalar'\nprefill_chunk = 3\n[cache]\ncheckpoint_every = 1\n\
+             checkpoints = 2\ncheckpoint_ram = 3\nconversations = 4\nconversation_ram = 5\npark = 'p'\n\
+             park_disk = 6\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
              min_p = 0.125\nrepeat_penalty = 1.5\nrepeat_last_n = 9\npresence_penalty = -1\nfrequency_penalty = 2\n\
              seed = 12\nmax_tokens = 13\n[chat]\nsystem = 's'\nthink = true",
         )
@@ -254,6 +286,16 @@ mod tests {
             s.engine,
             Engine { model: Some("m.gguf".into()), ctx: 1, threads: 2, isa: "scalar".into(), prefill_chunk: 3 }
         );
+        let want = Cache {
+            checkpoint_every: 1,
+            checkpoints: 2,
+            checkpoint_ram: 3,
+            conversations: 4,
+            conversation_ram: 5,
+            park: Some("p".into()),
+            park_disk: 6,
+        };
+        assert_eq!(s.cache, want);
         let want = Sampling {
             temp: 0.5,
             top_k: 5,

@@ -117,11 +117,24 @@ impl Ops for CpuOps {
     }
 
     fn append(&self, cache: &mut Cache, rows: &Rows) {
+        // Room for an eighth more, where a vector by itself would double: caches are most of what a long conversation
+        // takes, and what is planned with must be near what is held.
+        if cache.len() + rows.len() > cache.capacity() {
+            cache.reserve_exact(rows.len().max(cache.len() / 8));
+        }
         cache.extend_from_slice(rows);
     }
 
     fn truncate(&self, cache: &mut Cache, rows: usize, row_len: usize) {
         cache.truncate(rows * row_len);
+    }
+
+    fn cached(&self, cache: &Cache, rows: Range<usize>, row_len: usize) -> Vec<f32> {
+        cache[rows.start * row_len..rows.end * row_len].to_vec()
+    }
+
+    fn cache_bytes(&self, cache: &Cache) -> usize {
+        cache.capacity() * size_of::<f32>()
     }
 
     fn nonfinite(&self, buf: &Rows, row_len: usize) -> Option<(usize, &'static str)> {

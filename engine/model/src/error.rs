@@ -48,4 +48,7 @@ pub enum Error {
     /// is of another history.
     #[error("{0}")]
     State(&'static str),
+    /// A saved state could not be written or read.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
 }

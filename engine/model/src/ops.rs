@@ -100,6 +100,10 @@ pub trait Ops {
     fn append(&self, cache: &mut Self::Cache, rows: &Self::Buf);
     /// Keeps the first `rows` rows of `row_len` values.
     fn truncate(&self, cache: &mut Self::Cache, rows: usize, row_len: usize);
+    /// A copy of these rows of `row_len` values, exactly as they would be appended again.
+    fn cached(&self, cache: &Self::Cache, rows: std::ops::Range<usize>, row_len: usize) -> Vec<f32>;
+    /// Bytes of memory that a cache holds, its room for further rows included.
+    fn cache_bytes(&self, cache: &Self::Cache) -> usize;
     /// Index of the first row, of `row_len` values, that holds no number or one whose square is none, and what it holds.
     fn nonfinite(&self, buf: &Self::Buf, row_len: usize) -> Option<(usize, &'static str)>;
 

@@ -24,12 +24,12 @@ pub(crate) struct IndexState<O: Ops> {
 pub struct State<O: Ops> {
     pub(crate) tokens: Vec<u32>,
     /// A number per token that no other token of this state ever had: tells histories apart.
-    stamps: Vec<u64>,
-    next_stamp: u64,
+    pub(crate) stamps: Vec<u64>,
+    pub(crate) next_stamp: u64,
     pub(crate) layers: Vec<LayerState<O>>,
     /// Past inputs of the n-gram module's convolution.
     pub(crate) ngram: Option<O::Buf>,
-    capacity: usize,
+    pub(crate) capacity: usize,
     /// A pass began and did not end: caches and recurrent states disagree.
     pub(crate) broken: bool,
     /// A window that was read and not committed: its rows are in the caches and nowhere else.
@@ -41,10 +41,10 @@ pub struct State<O: Ops> {
 /// It holds copies of what cannot be cut back (recurrent states and convolution histories) and the length of what can
 /// (keys and values), so it is only good for the state it was taken of, while the tokens up to it are unchanged.
 pub struct Snapshot<O: Ops> {
-    len: usize,
-    stamp: Option<u64>,
-    delta: Vec<(O::Buf, O::Buf)>,
-    ngram: Option<O::Buf>,
+    pub(crate) len: usize,
+    pub(crate) stamp: Option<u64>,
+    pub(crate) delta: Vec<(O::Buf, O::Buf)>,
+    pub(crate) ngram: Option<O::Buf>,
 }
 
 impl<O: Ops> Snapshot<O> {

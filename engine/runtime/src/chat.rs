@@ -1,10 +1,13 @@
 //! A conversation: messages in, answers out.
 
 use crate::error::{Error, Result};
+use crate::marks::ChatMarks;
+use crate::parking::Parking;
 use crate::session::{Answer, Event, GenerateParams, Session};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use strata_gguf::RenderOptions;
+use strata_gguf::{RenderOptions, show_path};
 use strata_model::Ops;
 
 /// What the template is told besides the messages.
@@ -21,12 +24,13 @@ pub struct Chat<'e, O: Ops> {
     session: Session<'e, O>,
     options: ChatOptions,
     messages: Vec<Value>,
+    marks: ChatMarks,
 }
 
 impl<'e, O: Ops> Chat<'e, O> {
     /// An empty conversation.
     pub fn new(session: Session<'e, O>, options: ChatOptions) -> Chat<'e, O> {
-        let mut chat = Chat { session, options, messages: Vec::new() };
+        let mut chat = Chat { session, options, messages: Vec::new(), marks: ChatMarks::new() };
         chat.clear();
         chat
     }
@@ -34,6 +38,37 @@ impl<'e, O: Ops> Chat<'e, O> {
     /// The messages so far, as the template sees them.
     pub fn messages(&self) -> &[Value] {
         &self.messages
+    }
+
+    /// What there is to keep of the conversation besides its session: the messages, as JSON.
+    pub fn note(&self) -> Vec<u8> {
+        Value::from(self.messages.clone()).to_string().into_bytes()
+    }
+
+    /// Goes on in a conversation that was parked with its [note](Chat::note); its own system message holds from now on.
+    ///
+    /// # Errors
+    /// The file cannot be resumed here (see [`Parking::restore`]); the conversation is as before then.
+    pub fn resume(&mut self, parking: &Parking, path: &Path) -> Result<()> {
+        let note = parking.restore(path, &mut self.session)?;
+        let messages = match serde_json::from_slice(&note) {
+            Ok(Value::Array(messages)) => messages,
+            _ => {
+                self.session.clear();
+                let why = "its note is no list of messages".to_owned();
+                return Err(Error::Parked { path: show_path(path), why });
+            }
+        };
+        let system = messages.first().filter(|m| m.get("role").and_then(Value::as_str) == Some("system"));
+        let text = system.and_then(|m| m.get("content")).and_then(Value::as_str);
+        self.options.system = text.map(str::to_owned);
+        self.messages = messages;
+        Ok(())
+    }
+
+    /// The system message.
+    pub fn system(&self) -> Option<&str> {
+        self.options.system.as_deref()
     }
 
     /// The session beneath.
@@ -66,18 +101,13 @@ impl<'e, O: Ops> Chat<'e, O> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
         let engine = self.session.engine();
-        let template = engine.template().ok_or_else(|| Error::NoTemplate { file: engine.name().to_owned() })?;
         let before = self.messages.len();
         self.messages.push(json!({"role": "user", "content": question}));
         let options = RenderOptions { enable_thinking: self.options.think, ..RenderOptions::default() };
-        let answer = template
-            .render(engine.tokenizer().literals(), &self.messages, &options)
-            .map_err(Error::from)
-            .map(|prompt| engine.tokenizer().encode_prompt(&prompt))
-            .and_then(|tokens| match tokens[..] {
-                [] => Err(Error::EmptyRendering),
-                _ => self.session.generate(&tokens, params, cancel, on_event),
-            });
+        let answer = self
+            .marks
+            .prompt(engine, &self.messages, &options)
+            .and_then(|prompt| self.session.generate_from(&prompt, params, cancel, on_event));
         match &answer {
             Ok(answer) => {
                 let mut message = json!({"role": "assistant", "content": answer.text});

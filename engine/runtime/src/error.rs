@@ -38,4 +38,22 @@ pub enum Error {
         /// Name of the file.
         file: String,
     },
+    /// A parked conversation could not be written or found.
+    #[error("{what} {path}: {error}")]
+    Parking {
+        /// What was tried, such as "cannot write".
+        what: &'static str,
+        /// The file or folder.
+        path: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A parked conversation cannot be resumed here.
+    #[error("{path} cannot be resumed: {why}")]
+    Parked {
+        /// The file.
+        path: String,
+        /// What was found and what was expected.
+        why: String,
+    },
 }

@@ -1,12 +1,13 @@
 //! One sequence on an engine: reading prompts and writing answers.
 
+use crate::checkpoints::{CheckpointParams, Checkpoints, Prompt};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::sampler::{Sampler, SamplingParams};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use strata_gguf::{ControlText, StreamDecoder};
-use strata_model::{Ops, Silent, Snapshot, State, Want};
+use strata_model::{Ops, Silent, State, Want};
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -99,21 +100,43 @@ pub struct Answer {
 
 /// One sequence on an engine.
 ///
-/// It keeps what it has read. A prompt that continues it costs only its new tokens; one that differs after the end of
-/// the previous prompt (another answer in its place, say) costs what follows that point; any other is read afresh.
+/// It keeps what it has read, and checkpoints on the way. A prompt that continues it costs only its new tokens; one that
+/// leaves the known path (a question taken back, say, or edited) is read from the last checkpoint before it does; one
+/// that shares no checkpoint is read afresh.
 pub struct Session<'e, O: Ops> {
-    engine: &'e Engine<O>,
-    state: State<O>,
-    /// The end of the last prompt.
-    checkpoint: Option<Snapshot<O>>,
-    chunk: usize,
-    reread: usize,
+    pub(crate) engine: &'e Engine<O>,
+    pub(crate) state: State<O>,
+    pub(crate) checkpoints: Checkpoints<O>,
+    pub(crate) chunk: usize,
+    pub(crate) reread: usize,
 }
 
 impl<'e, O: Ops> Session<'e, O> {
     pub(crate) fn new(engine: &'e Engine<O>, context: usize, chunk: usize) -> Session<'e, O> {
         let state = engine.model().new_state(context);
-        Session { engine, state, checkpoint: None, chunk: chunk.max(1), reread: 0 }
+        let checkpoints = Checkpoints::new(CheckpointParams::default());
+        Session { engine, state, checkpoints, chunk: chunk.max(1), reread: 0 }
+    }
+
+    /// The session with other limits for its checkpoints.
+    pub fn with_checkpoints(mut self, params: CheckpointParams) -> Session<'e, O> {
+        self.checkpoints = Checkpoints::new(params);
+        self
+    }
+
+    /// Bytes of memory that it holds now, checkpoints included.
+    pub fn bytes(&self) -> usize {
+        self.engine.model().held_bytes(&self.state) + self.checkpoints.bytes(self.engine.model())
+    }
+
+    /// Lengths at which it has checkpoints, ascending.
+    pub fn checkpoints(&self) -> Vec<usize> {
+        self.checkpoints.points.iter().map(|p| p.snapshot.len()).collect()
+    }
+
+    /// The state beneath.
+    pub fn state(&self) -> &State<O> {
+        &self.state
     }
 
     /// The engine.
@@ -134,13 +157,10 @@ impl<'e, O: Ops> Session<'e, O> {
     /// Forgets everything read.
     pub fn clear(&mut self) {
         self.state = self.engine.model().new_state(self.state.capacity());
-        self.checkpoint = None;
+        self.checkpoints.points.clear();
     }
 
-    /// Answers a prompt of tokens.
-    ///
-    /// `cancel` is looked at between chunks of the prompt and between tokens of the answer. After an error of the
-    /// model the session is cleared and can be used again.
+    /// Answers a prompt of tokens. See [`Session::generate_from`].
     ///
     /// # Errors
     /// The prompt is empty or leaves no room for an answer, or the model fails.
@@ -151,11 +171,29 @@ impl<'e, O: Ops> Session<'e, O> {
         cancel: &AtomicBool,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
-        if prompt.is_empty() {
+        self.generate_from(&prompt.to_vec().into(), params, cancel, on_event)
+    }
+
+    /// Answers a prompt.
+    ///
+    /// `cancel` is looked at between chunks of the prompt and between tokens of the answer. After an error of the
+    /// model the session is cleared and can be used again.
+    ///
+    /// # Errors
+    /// The prompt is empty or leaves no room for an answer, or the model fails.
+    pub fn generate_from(
+        &mut self,
+        prompt: &Prompt,
+        params: &GenerateParams,
+        cancel: &AtomicBool,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Answer> {
+        let (tokens, context) = (prompt.tokens.len(), self.state.capacity());
+        if tokens == 0 {
             return Err(Error::EmptyPrompt);
         }
-        if prompt.len() >= self.state.capacity() {
-            return Err(Error::PromptTooLong { prompt: prompt.len(), context: self.state.capacity() });
+        if tokens >= context {
+            return Err(Error::PromptTooLong { prompt: tokens, context });
         }
         let answer = self.run(prompt, params, cancel, on_event);
         if answer.is_err() {
@@ -166,23 +204,26 @@ impl<'e, O: Ops> Session<'e, O> {
 
     fn run(
         &mut self,
-        prompt: &[u32],
+        prompt: &Prompt,
         params: &GenerateParams,
         cancel: &AtomicBool,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
         let start = Instant::now();
-        let cached = self.resume(prompt)?;
-        let mut answer = Writer::new(self.engine, prompt, params.show_control);
-        let mut timings = Timings { prompt_tokens: prompt.len(), cached_tokens: cached, ..Timings::default() };
-        on_event(Event::Prompt { read: cached, of: prompt.len() });
-        let logits = self.read(prompt, cancel, on_event)?;
+        let tokens = &prompt.tokens;
+        let (cached, logits) = self.resume(tokens)?;
+        let mut answer = Writer::new(self.engine, tokens, params.show_control);
+        let mut timings = Timings { prompt_tokens: tokens.len(), cached_tokens: cached, ..Timings::default() };
+        on_event(Event::Prompt { read: cached, of: tokens.len() });
+        let logits = match logits {
+            None => self.read(prompt, cancel, on_event)?,
+            known => known,
+        };
         timings.prompt_seconds = start.elapsed().as_secs_f64();
         let Some(mut logits) = logits else {
             return Ok(answer.finish(Finish::Cancelled, timings, on_event));
         };
         let model = self.engine.model();
-        self.checkpoint = Some(model.snapshot(&self.state)?);
 
         let sampler = Sampler::new(params.sampling.clone());
         let writing = Instant::now();
@@ -208,50 +249,6 @@ impl<'e, O: Ops> Session<'e, O> {
         };
         timings.output_seconds = writing.elapsed().as_secs_f64();
         Ok(answer.finish(finish, timings, on_event))
-    }
-
-    /// Brings the state to the longest known prefix of a prompt that leaves at least one token to read.
-    fn resume(&mut self, prompt: &[u32]) -> Result<usize> {
-        let known = self.state.tokens();
-        let common = known.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        if common == known.len() && common < prompt.len() {
-            return Ok(common);
-        }
-        match &self.checkpoint {
-            Some(point) if point.len() <= common && point.len() < prompt.len() => {
-                self.reread += common - point.len();
-                self.engine.model().restore(&mut self.state, point)?;
-            }
-            _ => {
-                self.reread += common;
-                self.clear();
-            }
-        }
-        Ok(self.state.tokens().len())
-    }
-
-    /// Reads the rest of a prompt; `None` when it was cancelled.
-    fn read(
-        &mut self,
-        prompt: &[u32],
-        cancel: &AtomicBool,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Option<Vec<f32>>> {
-        let model = self.engine.model();
-        loop {
-            if cancel.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let rest = &prompt[self.state.tokens().len()..];
-            let (now, later) = rest.split_at(rest.len().min(self.chunk));
-            model.prefetch(&self.state, &rest[..rest.len().min(2 * self.chunk)]);
-            let want = if later.is_empty() { Want::Last } else { Want::Nothing };
-            let logits = model.forward(&mut self.state, now, want, &mut Silent)?.logits;
-            on_event(Event::Prompt { read: self.state.tokens().len(), of: prompt.len() });
-            if later.is_empty() {
-                return Ok(Some(logits));
-            }
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `strata run`: answers a prompt, or talks.
 
+mod kept;
 mod show;
 mod talk;
 
@@ -10,11 +11,14 @@ use crate::{flags, interrupt, load};
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use kept::Kept;
 use std::io::{IsTerminal, Read};
 use strata_config::{Settings, Verb};
 use strata_gguf::Special;
 use strata_model::CpuOps;
-use strata_runtime::{Answer, Chat, ChatOptions, Engine, Finish, GenerateParams, SamplingParams, Session};
+use strata_runtime::{
+    Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, SamplingParams, Session,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +27,8 @@ Examples:
   strata run --model model.gguf \"Why is the sky blue?\"
   strata run --model model.gguf < question.txt        take the prompt from a file
   strata run --model model.gguf --temp 0.7 --seed 1 --no-think \"Write a haiku.\"
+  strata run --model model.gguf --park chats          talk, and keep the conversation in a folder
+  strata run --model model.gguf --park chats --resume   go on where you left, reading nothing again
   strata run --model model.gguf --raw --max-tokens 50 \"Once upon a time\"
 
 The answer goes to stdout, everything else to stderr. Ctrl-C ends the answer, a second one the program.";
@@ -36,7 +42,7 @@ pub(crate) fn command() -> Command {
             Arg::new("raw")
                 .long("raw")
                 .action(ArgAction::SetTrue)
-                .conflicts_with_all(["chat.system", "chat.think", "no chat.think"])
+                .conflicts_with_all(["chat.system", "chat.think", "no chat.think", "cache.park"])
                 .help("Continue the prompt as plain text, without the chat template"),
         )
         .arg(
@@ -52,6 +58,13 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print the answer alone: no progress and no summary; warnings stay"),
         )
+        .arg(
+            Arg::new("resume")
+                .long("resume")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("raw")
+                .help("Go on in the conversation that was kept last; needs --park"),
+        )
         .after_help(format!("{}\n\n{EXAMPLES}", flags::SETTINGS_HELP));
     flags::add(command, Verb::Run)
 }
@@ -64,12 +77,13 @@ struct Options {
     raw: bool,
     json: bool,
     quiet: bool,
+    resume: bool,
 }
 
 /// Answers the prompt, or talks.
 pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
-    let options =
-        Options { raw: matches.get_flag("raw"), json: matches.get_flag("json"), quiet: matches.get_flag("quiet") };
+    let flag = |name| matches.get_flag(name);
+    let options = Options { raw: flag("raw"), json: flag("json"), quiet: flag("quiet"), resume: flag("resume") };
     // What the model file suggests is known only once it is open; everything else can be wrong before that.
     let settings = flags::settings(matches, None)?;
     let prompt = prompt(matches)?;
@@ -79,6 +93,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     if prompt.is_none() && (options.raw || options.json) {
         let flag = if options.raw { "--raw" } else { "--json" };
         let message = format!("{flag} needs a prompt, as an argument or on stdin\n");
+        return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
+    }
+    if options.resume && settings.cache.park.is_none() {
+        let message = "--resume needs --park, the folder of the conversations\n";
         return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
     }
     let gguf = builtin::open_model(settings.engine.model.as_deref())?;
@@ -94,16 +112,37 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     warnings.iter().for_each(|w| note(&format!("warning: {w}")));
 
     let params = params(&settings);
-    let session = engine.session(context, settings.engine.prefill_chunk);
+    let c = &settings.cache;
+    // Nothing can follow an answer that is not kept.
+    let kept = !options.raw && c.park.is_some();
+    let checkpoints = if prompt.is_some() && !kept {
+        CheckpointParams::none()
+    } else {
+        CheckpointParams { every: c.checkpoint_every, count: c.checkpoints, bytes: c.checkpoint_ram << 20 }
+    };
+    let session = engine.session(context, settings.engine.prefill_chunk).with_checkpoints(checkpoints);
+    let mut on = match &prompt {
+        Some(_) if options.raw => On::Raw(session),
+        _ => {
+            let chat = chat(session, &settings);
+            On::Chat(Box::new(Kept::new(&gguf, chat, &settings, options.resume, options.quiet)?))
+        }
+    };
     match prompt {
-        None => talk::talk(chat(session, &settings), &params, options.quiet),
+        None => match on {
+            On::Chat(kept) => talk::talk(*kept, &params, options.quiet),
+            On::Raw(_) => Ok(()),
+        },
         Some(text) => {
-            let answer = answer(&engine, session, &settings, &params, &options, &text)?;
+            let answer = answer(&engine, &mut on, &params, &options, &text)?;
             let facts = show::Facts { model: engine.name(), threads: engine.model().ops().threads(), context };
             if options.json {
                 show::json(&answer, &params, &facts, load_seconds)?;
             } else if !options.quiet {
                 note(&show::summary(&answer));
+            }
+            if let On::Chat(kept) = &mut on {
+                kept.park(options.quiet)?;
             }
             // A cancelled answer is shown as far as it came, and the exit code says that it is not whole.
             if answer.finish == Finish::Cancelled { Err(Interrupted.into()) } else { Ok(()) }
@@ -111,24 +150,30 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     }
 }
 
+/// What a prompt is put to.
+enum On<'e> {
+    Raw(Session<'e, CpuOps>),
+    Chat(Box<Kept<'e>>),
+}
+
 /// Answers one prompt and shows the answer as it comes.
 fn answer(
     engine: &Engine<CpuOps>,
-    mut session: Session<'_, CpuOps>,
-    settings: &Settings,
+    on: &mut On<'_>,
     params: &GenerateParams,
     options: &Options,
     text: &str,
 ) -> Result<Answer> {
     let cancel = interrupt::handler()?;
     let mut screen = show::Screen::new(cancel, options.json, options.quiet);
-    let answer = if options.raw {
-        let tokenizer = engine.tokenizer();
-        let tokens: Vec<u32> =
-            tokenizer.bos_to_add().into_iter().chain(tokenizer.encode(text, Special::Parse)).collect();
-        session.generate(&tokens, params, cancel, &mut |event| screen.event(event))?
-    } else {
-        chat(session, settings).ask(text, params, cancel, &mut |event| screen.event(event))?
+    let answer = match on {
+        On::Raw(session) => {
+            let tokenizer = engine.tokenizer();
+            let tokens: Vec<u32> =
+                tokenizer.bos_to_add().into_iter().chain(tokenizer.encode(text, Special::Parse)).collect();
+            session.generate(&tokens, params, cancel, &mut |event| screen.event(event))?
+        }
+        On::Chat(kept) => kept.chat.ask(text, params, cancel, &mut |event| screen.event(event))?,
     };
     screen.explain(&answer);
     screen.end()?;

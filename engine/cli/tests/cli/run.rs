@@ -112,6 +112,38 @@ fn threads_chunks_and_instructions_do_not_change_the_answer() {
 }
 
 #[test]
+fn a_kept_conversation_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("chats");
+    let park = ["--park", folder.to_str().unwrap()];
+    let r = run(&[&["run", "--resume"], &park[..], &[QUESTION]].concat());
+    assert!(r.code == Some(1) && r.err.contains("no conversation with this model"), "{}", r.err);
+    let first = run(&[&["run"], &park[..], &[QUESTION]].concat());
+    assert_eq!((first.code, first.out.as_str()), (Some(0), ANSWER), "{}", first.err);
+    assert!(first.err.contains("kept in") && first.err.contains("--resume"), "{}", first.err);
+    let v = json(&[&["--resume"], &park[..], &["What is the capital of Italy?"]].concat());
+    let t = &v["timings"];
+    let new = t["prompt_tokens"].as_u64().unwrap() - t["cached_tokens"].as_u64().unwrap();
+    assert!(t["cached_tokens"].as_u64().unwrap() > 19 && new < 25, "{v}");
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    // A damaged file is refused with its name, and stays as it is.
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&files[0], &bytes).unwrap();
+    let r = run(&[&["run", "--resume"], &park[..], &[QUESTION]].concat());
+    assert_eq!((r.code, r.out.as_str(), r.err.lines().count()), (Some(1), "", 1), "{}", r.err);
+    assert!(r.err.contains("cannot be resumed") && r.err.contains("damaged"), "{}", r.err);
+    assert_eq!(std::fs::read(&files[0]).unwrap(), bytes);
+    for args in [&["run", "--resume", QUESTION][..], &["run", "--raw", "--park", "x", QUESTION]] {
+        let r = run(args);
+        assert_eq!((r.code, r.out.as_str()), (Some(2), ""), "{}", r.err);
+        assert!(r.err.contains("--park"), "{}", r.err);
+    }
+}
+
+#[test]
 fn raw_text_goes_on_without_a_template() {
     let v = json(&["--raw", "--max-tokens", "4", "1 2 3 4 5"]);
     assert_eq!(v["timings"]["prompt_tokens"], 9);

@@ -1,5 +1,6 @@
 //! A conversation on the terminal.
 
+use super::kept::Kept;
 use super::show;
 use crate::exit::Interrupted;
 use crate::interrupt;
@@ -8,8 +9,7 @@ use anyhow::{Context, Result};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use std::path::PathBuf;
-use strata_model::CpuOps;
-use strata_runtime::{Chat, GenerateParams};
+use strata_runtime::GenerateParams;
 
 const HELP: &str = "\
 /clear   start a new conversation
@@ -30,7 +30,7 @@ enum Line {
 }
 
 /// Talks until the user leaves.
-pub(super) fn talk(mut chat: Chat<'_, CpuOps>, params: &GenerateParams, quiet: bool) -> Result<()> {
+pub(super) fn talk(mut kept: Kept<'_>, params: &GenerateParams, quiet: bool) -> Result<()> {
     let mut editor = DefaultEditor::new().context("cannot use the terminal")?;
     let history = history_file();
     if let Some(file) = &history {
@@ -38,7 +38,7 @@ pub(super) fn talk(mut chat: Chat<'_, CpuOps>, params: &GenerateParams, quiet: b
         let _ = editor.load_history(file);
     }
     if !quiet {
-        note(&format!("{}: ask something; /help lists commands", chat.session().engine().name()));
+        note(&format!("{}: ask something; /help lists commands", kept.chat.session().engine().name()));
     }
     let mut interrupted = false;
     let outcome = loop {
@@ -52,10 +52,14 @@ pub(super) fn talk(mut chat: Chat<'_, CpuOps>, params: &GenerateParams, quiet: b
             Line::Command(command) => match command.as_str() {
                 "/quit" | "/exit" => break Ok(()),
                 "/clear" => {
-                    chat.clear();
+                    // What is left behind is kept too.
+                    if let Err(e) = kept.park(quiet) {
+                        note(&format!("warning: the conversation is not kept: {e}"));
+                    }
+                    kept.clear();
                     note("new conversation");
                 }
-                "/undo" => note(if chat.undo() { "taken back" } else { "nothing to take back" }),
+                "/undo" => note(if kept.chat.undo() { "taken back" } else { "nothing to take back" }),
                 "/help" => note(HELP),
                 other => note(&format!("{other} is no command; /help lists them, and none takes anything behind it")),
             },
@@ -63,7 +67,7 @@ pub(super) fn talk(mut chat: Chat<'_, CpuOps>, params: &GenerateParams, quiet: b
                 let cancel = interrupt::handler()?;
                 let mut screen = show::Screen::new(cancel, false, quiet);
                 // A question that fails leaves the conversation as it was: say why and go on.
-                match chat.ask(&question, params, cancel, &mut |event| screen.event(event)) {
+                match kept.chat.ask(&question, params, cancel, &mut |event| screen.event(event)) {
                     Ok(answer) => {
                         screen.end()?;
                         if !quiet {
@@ -75,6 +79,7 @@ pub(super) fn talk(mut chat: Chat<'_, CpuOps>, params: &GenerateParams, quiet: b
             }
         }
     };
+    let parked = kept.park(quiet);
     if let Some(file) = &history
         && let Err(e) = std::fs::create_dir_all(file.parent().unwrap_or(file))
             .map_err(ReadlineError::from)
@@ -82,7 +87,7 @@ pub(super) fn talk(mut chat: Chat<'_, CpuOps>, params: &GenerateParams, quiet: b
     {
         note(&format!("warning: the history is not kept: {e}"));
     }
-    outcome
+    parked.and(outcome)
 }
 
 /// Reads a line, with those it continues in.

@@ -1,0 +1,77 @@
+//! Engines and short cuts for the tests.
+// Each test binary uses its own part of these.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use strata_gguf::{ArrayValue, Gguf, Value, Writer};
+use strata_model::CpuOps;
+use strata_runtime::{Answer, CheckpointParams, Engine, GenerateParams, Session};
+
+pub static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn open(path: &str) -> Gguf {
+    Gguf::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The built-in model.
+pub fn nano() -> Gguf {
+    open("../cli/model/nano-IQ3_S.gguf")
+}
+
+/// A random model, small enough for thousands of tokens a second; its own tokenizer is a stub, so it gets one of bytes.
+pub fn tiny() -> Gguf {
+    Gguf::from_bytes("tiny", tiny_with(&[]).to_bytes().unwrap()).unwrap()
+}
+
+/// The random model as it is written, with further metadata.
+pub fn tiny_with(more: &[(&str, Value)]) -> Writer {
+    const OURS: [&str; 3] = ["tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"];
+    let (model, vocabulary) = (open("../model/tests/data/tiny/tiny-qwen4exp.gguf"), nano());
+    let mut writer = Writer::new();
+    for (key, value) in model.meta().iter().filter(|(key, _)| !OURS.contains(key)) {
+        writer.meta(key, value.clone()).unwrap();
+    }
+    let all = vocabulary.meta().strings(OURS[0]).unwrap();
+    let bytes: Vec<String> = all.iter().filter(|t| t.chars().count() == 1).cloned().collect();
+    writer.meta(OURS[1], Value::Array(ArrayValue::I32(vec![1; bytes.len()]))).unwrap();
+    writer.meta(OURS[0], Value::Array(ArrayValue::String(bytes))).unwrap();
+    writer.meta(OURS[2], Value::Array(ArrayValue::String(Vec::new()))).unwrap();
+    for (key, value) in more {
+        writer.meta(key, value.clone()).unwrap();
+    }
+    for tensor in model.tensors() {
+        writer.tensor(tensor.name(), tensor.dims(), tensor.ty(), tensor.data().to_vec()).unwrap();
+    }
+    writer
+}
+
+pub fn engine(gguf: &Gguf) -> Engine<CpuOps> {
+    Engine::load(gguf, CpuOps::new(1), &mut |_| ()).unwrap()
+}
+
+/// Answers of exactly this length.
+pub fn exactly(max_tokens: usize) -> GenerateParams {
+    GenerateParams { max_tokens, ignore_stop: true, ..GenerateParams::default() }
+}
+
+pub fn generate(session: &mut Session<'_, CpuOps>, prompt: &[u32], max: usize) -> Answer {
+    session.generate(prompt, &exactly(max), &NEVER, &mut |_| ()).unwrap()
+}
+
+/// What a session that knew nothing answers, and what its state is then.
+pub fn fresh(engine: &Engine<CpuOps>, prompt: &[u32], max: usize) -> (Vec<u32>, u64) {
+    let mut session = engine.session(512, 64).with_checkpoints(CheckpointParams::none());
+    let tokens = generate(&mut session, prompt, max).tokens;
+    (tokens, session.state().fingerprint())
+}
+
+/// Tokens that look like nothing in particular.
+pub fn noise(seed: u32, len: usize) -> Vec<u32> {
+    let mut x = seed.wrapping_mul(2_654_435_761).wrapping_add(1);
+    let mut next = || {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (x >> 16) % 280
+    };
+    (0..len).map(|_| next()).collect()
+}
