@@ -46,6 +46,19 @@ pub(crate) fn context(engine: &Engine<CpuOps>, settings: &Settings, warnings: &m
     asked.min(trained)
 }
 
+/// A bar of bytes on stderr, shown only when that is a terminal.
+pub(crate) fn byte_bar(bytes: u64) -> ProgressBar {
+    let bar = ProgressBar::new(bytes);
+    let style = ProgressStyle::with_template(
+        "{bar:30} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left",
+    );
+    // The template is a constant; should it be refused, the default style is a bar as well.
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
+}
+
 /// A bar on stderr; it draws nothing when that is no terminal.
 pub(crate) fn bar(doing: &'static str, unit: &str, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };

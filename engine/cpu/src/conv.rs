@@ -22,12 +22,29 @@ pub fn causal_silu(
     history: &mut [f32],
     out: &mut [f32],
 ) {
-    let kept = (taps - 1) * dilation;
-    let rows = x.len() / channels;
-    let before = &*history;
+    debug_assert_eq!(history.len(), (taps - 1) * dilation * channels);
+    silu_behind(cpu, x, w, dilation, channels, history, out);
+    advance(history, x, channels);
+}
+
+/// `silu(conv(x))` as in [`causal_silu`], the history left as it is.
+pub fn silu_behind(
+    cpu: &Cpu,
+    x: &[f32],
+    w: &[f32],
+    dilation: usize,
+    channels: usize,
+    history: &[f32],
+    out: &mut [f32],
+) {
     cpu.pool().rows(out, channels, GRAIN.div_ceil(channels), |first, out| {
-        rows_from(cpu.isa(), x, w, dilation, channels, before, first, out);
+        rows_from(cpu.isa(), x, w, dilation, channels, history, first, out);
     });
+}
+
+/// Moves a history on behind the tokens of `x`.
+pub fn advance(history: &mut [f32], x: &[f32], channels: usize) {
+    let (kept, rows) = (history.len() / channels, x.len() / channels);
     if rows >= kept {
         history.copy_from_slice(&x[(rows - kept) * channels..]);
     } else {

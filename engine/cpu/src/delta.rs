@@ -3,7 +3,7 @@
 use crate::isa::{Isa, per_isa};
 use crate::math::{exp, sigmoid, softplus};
 use crate::stripes::stripes;
-use crate::{Cpu, norm};
+use crate::{Cpu, norm, scratch};
 
 /// Added to the sum of squares when queries and keys are brought to unit length.
 const L2_EPS: f32 = 1e-6;
@@ -57,38 +57,157 @@ pub fn scan(
     state: &mut [f32],
     out: &mut [f32],
 ) {
-    let DeltaShape { key_heads, value_heads, dim } = shape;
-    let channels = shape.channels();
-    let isa = cpu.isa();
-    cpu.pool().rows(qkv, channels, ROWS.div_ceil(channels), |_, rows| {
-        for row in rows.chunks_exact_mut(channels) {
-            let (q, kv) = row.split_at_mut(key_heads * dim);
-            norm::l2_heads(isa, q, dim, L2_EPS, 1.0 / (dim as f32).sqrt());
-            norm::l2_heads(isa, &mut kv[..key_heads * dim], dim, L2_EPS, 1.0);
-        }
-    });
-    let qkv = &*qkv;
+    let DeltaShape { value_heads, dim, .. } = shape;
+    let inputs = Inputs::new(cpu, shape, qkv, beta, alpha, a, dt);
     let heads: Vec<_> = state.chunks_exact_mut(dim * dim).zip(stripes(out, value_heads * dim, dim)).collect();
     cpu.pool().each(heads, |(state, mut out)| {
         let j = out.first() / dim;
-        let key = j % key_heads;
         for (t, out) in out.rows().enumerate() {
-            let row = &qkv[t * channels..(t + 1) * channels];
-            let q = &row[key * dim..][..dim];
-            let k = &row[(key_heads + key) * dim..][..dim];
-            let v = &row[(2 * key_heads + j) * dim..][..dim];
-            let at = t * value_heads + j;
-            let decay = exp(a[j] * softplus(alpha[at] + dt[j]));
-            step(isa, state, q, k, v, decay, sigmoid(beta[at]), out);
+            let x = inputs.token(t, j);
+            step(cpu.isa(), state, x.q, x.k, x.v, x.decay, x.beta, None, out);
         }
     });
+}
+
+/// What consecutive tokens did to the state: with `d = beta (v - S^T k)`, each made `S = decay S + k d^T`.
+pub struct Updates<T> {
+    /// Normalised keys, `[rows][key_heads * dim]`.
+    pub keys: T,
+    /// The differences `d`, `[rows][value_heads * dim]`.
+    pub deltas: T,
+    /// The decays, `[rows][value_heads]`.
+    pub decays: T,
+}
+
+/// [`scan`] that leaves the state as it is and notes what was done to it, for [`replay`].
+///
+/// Each head's state is copied to a buffer of its thread, which is small enough to stay in its cache: memory is read
+/// once and not written.
+pub fn scan_noting(
+    cpu: &Cpu,
+    shape: DeltaShape,
+    qkv: &mut [f32],
+    beta: &[f32],
+    alpha: &[f32],
+    a: &[f32],
+    dt: &[f32],
+    state: &[f32],
+    updates: Updates<&mut [f32]>,
+    out: &mut [f32],
+) {
+    let DeltaShape { key_heads, value_heads, dim } = shape;
+    let inputs = Inputs::new(cpu, shape, qkv, beta, alpha, a, dt);
+    let Updates { keys, deltas, decays } = updates;
+    let rows = inputs.qkv.chunks_exact(shape.channels());
+    for (row, keys) in rows.zip(keys.chunks_exact_mut(key_heads * dim)) {
+        keys.copy_from_slice(&row[key_heads * dim..][..key_heads * dim]);
+    }
+    let values = stripes(out, value_heads * dim, dim).zip(stripes(deltas, value_heads * dim, dim));
+    let heads = state.chunks_exact(dim * dim).zip(values.zip(stripes(decays, value_heads, 1)));
+    cpu.pool().each(heads.collect(), |(state, ((mut out, mut deltas), mut decays))| {
+        let j = decays.first();
+        scratch::with(dim * dim, |moved| {
+            moved.copy_from_slice(state);
+            let rows = out.rows().zip(deltas.rows()).zip(decays.rows());
+            for (t, ((out, deltas), decay)) in rows.enumerate() {
+                let x = inputs.token(t, j);
+                decay.fill(x.decay);
+                step(cpu.isa(), moved, x.q, x.k, x.v, x.decay, x.beta, Some(deltas), out);
+            }
+        });
+    });
+}
+
+/// Does to the state what [`scan_noting`] noted of some tokens: the same operations on every value as [`scan`] of those
+/// tokens, so the same bits, but no sums and one pass over the state for all of them.
+pub fn replay(cpu: &Cpu, shape: DeltaShape, updates: Updates<&[f32]>, state: &mut [f32]) {
+    let len = shape.dim * shape.dim;
+    cpu.pool().each(state.chunks_exact_mut(len).enumerate().collect(), |(j, state)| {
+        replay_head(cpu.isa(), shape, j, &updates, state);
+    });
+}
+
+per_isa! {
+    /// [`replay`] for value head `j`. A row of the state stays in the nearest cache from token to token.
+    fn replay_head(isa: Isa, shape: DeltaShape, j: usize, updates: &Updates<&[f32]>, state: &mut [f32]) {
+        let DeltaShape { key_heads, value_heads, dim } = shape;
+        let tokens = updates.decays.len() / value_heads;
+        for (i, row) in state.chunks_exact_mut(dim).enumerate() {
+            for t in 0..tokens {
+                let k = updates.keys[(t * key_heads + j % key_heads) * dim + i];
+                let d = &updates.deltas[(t * value_heads + j) * dim..][..row.len()];
+                let decay = updates.decays[t * value_heads + j];
+                for c in 0..row.len() {
+                    row[c] = k.mul_add(d[c], row[c] * decay);
+                }
+            }
+        }
+    }
+}
+
+/// The inputs of consecutive tokens, queries and keys normalised.
+struct Inputs<'a> {
+    shape: DeltaShape,
+    qkv: &'a [f32],
+    beta: &'a [f32],
+    alpha: &'a [f32],
+    a: &'a [f32],
+    dt: &'a [f32],
+}
+
+/// The inputs of one token for one head.
+struct Token<'a> {
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+    decay: f32,
+    beta: f32,
+}
+
+impl<'a> Inputs<'a> {
+    fn new(
+        cpu: &Cpu,
+        shape: DeltaShape,
+        qkv: &'a mut [f32],
+        beta: &'a [f32],
+        alpha: &'a [f32],
+        a: &'a [f32],
+        dt: &'a [f32],
+    ) -> Inputs<'a> {
+        let DeltaShape { key_heads, dim, .. } = shape;
+        let (channels, isa) = (shape.channels(), cpu.isa());
+        cpu.pool().rows(qkv, channels, ROWS.div_ceil(channels), |_, rows| {
+            for row in rows.chunks_exact_mut(channels) {
+                let (q, kv) = row.split_at_mut(key_heads * dim);
+                norm::l2_heads(isa, q, dim, L2_EPS, 1.0 / (dim as f32).sqrt());
+                norm::l2_heads(isa, &mut kv[..key_heads * dim], dim, L2_EPS, 1.0);
+            }
+        });
+        Inputs { shape, qkv, beta, alpha, a, dt }
+    }
+
+    /// Row `t` for value head `j`.
+    #[inline]
+    fn token(&self, t: usize, j: usize) -> Token<'a> {
+        let DeltaShape { key_heads, value_heads, dim } = self.shape;
+        let channels = self.shape.channels();
+        let row = &self.qkv[t * channels..(t + 1) * channels];
+        let (key, at) = (j % key_heads, t * value_heads + j);
+        Token {
+            q: &row[key * dim..][..dim],
+            k: &row[(key_heads + key) * dim..][..dim],
+            v: &row[(2 * key_heads + j) * dim..][..dim],
+            decay: exp(self.a[j] * softplus(self.alpha[at] + self.dt[j])),
+            beta: sigmoid(self.beta[at]),
+        }
+    }
 }
 
 per_isa! {
     /// One token of one head: `S *= decay; d = beta (v - S^T k); S += k d^T; out = S^T q`.
     ///
     /// The two sums over keys are kept as four partial sums, key i in sum `i mod 4`, joined as `(0 + 2) + (1 + 3)`: a
-    /// GPU runs four threads per value, and a CPU hides the latency of fused multiply-add.
+    /// GPU runs four threads per value, and a CPU hides the latency of fused multiply-add. `deltas` takes `d`.
     fn step(
         isa: Isa,
         state: &mut [f32],
@@ -97,15 +216,16 @@ per_isa! {
         v: &[f32],
         decay: f32,
         beta: f32,
+        deltas: Option<&mut [f32]>,
         out: &mut [f32],
     ) {
-        let dim = v.len();
+        let (dim, mut deltas) = (v.len(), deltas);
         let whole = dim / COLUMNS * COLUMNS;
         for column in (0..whole).step_by(COLUMNS) {
-            columns::<COLUMNS>(state, dim, column, q, k, v, decay, beta, out);
+            columns::<COLUMNS>(state, dim, column, q, k, v, decay, beta, deltas.as_deref_mut(), out);
         }
         for column in whole..dim {
-            columns::<1>(state, dim, column, q, k, v, decay, beta, out);
+            columns::<1>(state, dim, column, q, k, v, decay, beta, deltas.as_deref_mut(), out);
         }
     }
 }
@@ -121,6 +241,7 @@ fn columns<const N: usize>(
     v: &[f32],
     decay: f32,
     beta: f32,
+    deltas: Option<&mut [f32]>,
     out: &mut [f32],
 ) {
     let mut sums = [[0.0f32; N]; PARTIALS];
@@ -137,6 +258,9 @@ fn columns<const N: usize>(
     let mut delta = [0.0; N];
     for c in 0..N {
         delta[c] = beta * (v[column + c] - read[c]);
+    }
+    if let Some(deltas) = deltas {
+        deltas[column..column + N].copy_from_slice(&delta);
     }
     let mut sums = [[0.0f32; N]; PARTIALS];
     for ((rows, k), q) in state.chunks_mut(PARTIALS * dim).zip(k.chunks(PARTIALS)).zip(q.chunks(PARTIALS)) {
@@ -203,6 +327,39 @@ mod tests {
         let whole = run(1, rows);
         for (threads, piece) in [(1, 1), (2, 3), (3, 4), (2, rows)] {
             assert_eq!(run(threads, piece), whole, "{threads} threads, pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn noting_and_replaying_give_the_bits_of_scanning() {
+        // Wide enough for whole groups of columns and a rest.
+        let shape = DeltaShape { key_heads: 2, value_heads: 4, dim: COLUMNS + 5 };
+        let (width, rows) = (4 * shape.dim, 7);
+        let wave = |n: usize, f: f32| -> Vec<f32> { (0..n).map(|i| (i as f32 * f).sin()).collect() };
+        let qkv = wave(rows * shape.channels(), 0.37);
+        let (beta, alpha) = (wave(rows * 4, 0.9), wave(rows * 4, 1.3));
+        let (a, dt) = (vec![-0.5, -1.0, -2.0, -0.1], vec![0.1, 0.2, 0.3, 0.4]);
+        let before = wave(shape.state_len(), 0.011);
+        let scanned = |keep: usize| {
+            let (mut state, mut out) = (before.clone(), vec![0.0; keep * width]);
+            let cpu = Cpu::exactly(1, Isa::SCALAR);
+            let mut qkv = qkv[..keep * shape.channels()].to_vec();
+            scan(&cpu, shape, &mut qkv, &beta[..keep * 4], &alpha[..keep * 4], &a, &dt, &mut state, &mut out);
+            (state, out)
+        };
+        for isa in Isa::available() {
+            let cpu = Cpu::exactly(3, isa);
+            let (mut keys, mut deltas) = (vec![0.0; rows * 2 * shape.dim], vec![0.0; rows * width]);
+            let (mut decays, mut out) = (vec![0.0; rows * 4], vec![0.0; rows * width]);
+            let updates = Updates { keys: &mut keys[..], deltas: &mut deltas[..], decays: &mut decays[..] };
+            scan_noting(&cpu, shape, &mut qkv.clone(), &beta, &alpha, &a, &dt, &before, updates, &mut out);
+            assert!(out == scanned(rows).1, "outputs on {isa}");
+            for keep in 0..=rows {
+                let (keys, deltas) = (&keys[..keep * 2 * shape.dim], &deltas[..keep * width]);
+                let mut state = before.clone();
+                replay(&cpu, shape, Updates { keys, deltas, decays: &decays[..keep * 4] }, &mut state);
+                assert!(state == scanned(keep).0, "state after {keep} rows on {isa}");
+            }
         }
     }
 

@@ -51,6 +51,7 @@ pub mod rope;
 pub mod router;
 
 mod activations;
+mod ahead;
 mod arranged;
 mod cpu;
 mod dot;

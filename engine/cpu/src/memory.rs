@@ -1,6 +1,7 @@
 //! Reading memory as fast as it comes: the ceiling of every operation that reads each weight once.
 
 use crate::Cpu;
+use crate::ahead::fetch_ahead;
 use crate::isa::per_isa;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,6 +50,8 @@ per_isa! {
         let chunks = words.chunks_exact(SUMS);
         let rest = chunks.remainder();
         for chunk in chunks {
+            // The processor alone does not keep as many loads in flight as memory can serve.
+            fetch_ahead(chunk);
             for (sum, word) in sums.iter_mut().zip(chunk) {
                 *sum = sum.wrapping_add(*word);
             }

@@ -86,6 +86,24 @@ impl Gguf {
         shards::assemble(OneFile::new(show_text(name), None, Backing::Owned(bytes))?)
     }
 
+    /// A model put together from tensors of other files. `meta` brings the name for messages.
+    ///
+    /// # Errors
+    ///
+    /// When two tensors have one name.
+    pub fn from_tensors(meta: Metadata, tensors: Vec<Tensor>) -> Result<Gguf> {
+        let (name, version) = (meta.file().to_owned(), 3);
+        let (files, warnings) = (Vec::new(), Vec::new());
+        let mut index = HashMap::new();
+        for (i, tensor) in tensors.iter().enumerate() {
+            if index.insert(tensor.shared_name(), i).is_some() {
+                let what = format!("two tensors are named {}", show_text(tensor.name()));
+                return Err(Error::Invalid { file: name, what });
+            }
+        }
+        Ok(Gguf { name, version, meta, files, tensors, index, warnings })
+    }
+
     /// Puts the files of a model together, in the order of their shards; the first brings the metadata.
     pub(crate) fn from_files(parts: Vec<OneFile>) -> Result<Gguf> {
         let mut gguf = Gguf {

@@ -10,7 +10,7 @@
 //! becomes a list of [`Tensor`]s that point into the mapping. Weights are read by the system when they are first touched,
 //! so opening costs the headers and nothing else, and [`Tensor::prefetch_rows`] asks for pages ahead of their use. Sets of
 //! shards are found from any of their files; [`models_in`] lists what a folder holds. [`Writer`] goes the other way, for
-//! tests and tools. [`GgmlType`] knows how each type's blocks are sized, [`quant`] what is in them.
+//! tests and tools, and converts tensors on the way. [`SafeTensors`] reads the format that weights are published in. [`GgmlType`] knows how each type's blocks are sized, [`quant`] what is in them.
 //!
 //! # Why no length is believed
 //!
@@ -53,6 +53,7 @@ mod layout;
 mod mmap;
 mod names;
 pub mod quant;
+mod safetensors;
 mod shards;
 mod template;
 mod tensor;
@@ -63,6 +64,7 @@ mod writer;
 
 pub use error::{Error, Result, show_path, show_text};
 pub use file::{Gguf, ShardInfo};
+pub use safetensors::SafeTensors;
 pub use shards::{ModelFiles, models_in};
 pub use template::{ChatTemplate, RenderOptions, TemplateError};
 pub use tensor::Tensor;

@@ -1,8 +1,10 @@
 //! A tensor: where its bytes are and what shape they have.
 
-use crate::header::TensorInfo;
+use crate::error::{Error, Result, show_text};
+use crate::header::{TensorInfo, check_shape};
 use crate::mmap::Backing;
 use crate::types::GgmlType;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A tensor of an open file. Clones are cheap and keep the file mapped; ranges were checked when it was opened.
@@ -23,6 +25,77 @@ impl Tensor {
         let len = usize::try_from(info.bytes).ok()?;
         backing.bytes().get(start..start.checked_add(len)?)?;
         Some(Tensor { info: Arc::new(info), backing: Arc::clone(backing), file, start, len })
+    }
+
+    /// A tensor of bytes in memory: `dims` in ggml's order, rows without padding.
+    ///
+    /// # Errors
+    ///
+    /// When the type cannot hold rows of that length, or `data` is not as long as the dimensions say.
+    pub fn owned(name: &str, dims: &[u64], ty: GgmlType, data: Vec<u8>) -> Result<Tensor> {
+        Tensor::over(name, dims, ty, 0, &Arc::new(Backing::Owned(data)), 0)
+    }
+
+    /// Rows from `first` on under another name and shape, without a copy: as many as `dims` says.
+    ///
+    /// # Errors
+    ///
+    /// When the rows are of another length, or this tensor has fewer.
+    pub fn part(&self, name: &str, first: u64, dims: &[u64]) -> Result<Tensor> {
+        let rows = dims.iter().skip(1).try_fold(1u64, |n, &d| n.checked_mul(d));
+        let end = rows.and_then(|n| first.checked_add(n));
+        if dims.first() != self.info.dims.first() || end.is_none_or(|end| end > self.rows()) {
+            let what = format!("{dims:?} from row {first} on is no part of {:?}", self.dims());
+            return Err(about(self.name(), what));
+        }
+        // Inside the tensor, whose range fits.
+        let offset = self.info.offset.saturating_add(first.saturating_mul(self.info.row_bytes));
+        Tensor::over(name, dims, self.ty(), offset, &self.backing, self.file)
+    }
+
+    /// A copy of the rows with these numbers, in this order, as a matrix.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such row.
+    pub fn gathered(&self, rows: impl IntoIterator<Item = u64>) -> Result<Tensor> {
+        let (mut data, mut count) = (Vec::new(), 0);
+        for row in rows {
+            let missing = || about(self.name(), format!("there is no row {row}, only {}", self.rows()));
+            data.extend_from_slice(self.row(row).ok_or_else(missing)?);
+            count += 1;
+        }
+        Tensor::owned(self.name(), &[self.row_len(), count], self.ty(), data)
+    }
+
+    /// A copy of some columns of a matrix.
+    ///
+    /// # Errors
+    ///
+    /// When the columns do not exist or cut a block of the type.
+    pub fn columns(&self, range: Range<u64>) -> Result<Tensor> {
+        let bytes = |columns: u64| self.ty().row_bytes(columns).and_then(|b| usize::try_from(b).ok());
+        let cut = bytes(range.start).zip(bytes(range.end)).filter(|_| range.end <= self.row_len());
+        let (from, to) = cut.ok_or_else(|| {
+            let (ty, len) = (self.ty(), self.row_len());
+            about(self.name(), format!("columns {range:?} of rows of {len} {ty} values cut a block or do not exist"))
+        })?;
+        let rows = (0..self.rows()).filter_map(|row| self.row(row)?.get(from..to));
+        let data = rows.flatten().copied().collect();
+        Tensor::owned(self.name(), &[range.end.saturating_sub(range.start), self.rows()], self.ty(), data)
+    }
+
+    fn over(
+        name: &str,
+        dims: &[u64],
+        ty: GgmlType,
+        offset: u64,
+        backing: &Arc<Backing>,
+        file: usize,
+    ) -> Result<Tensor> {
+        let (row_bytes, bytes) = check_shape(name, dims, ty).map_err(|what| about(name, what))?;
+        let info = TensorInfo { name: name.into(), dims: dims.to_vec(), ty, row_bytes, bytes, offset };
+        Tensor::new(info, backing, file).ok_or_else(|| about(name, format!("{dims:?} {ty} needs {bytes} bytes")))
     }
 
     pub(crate) fn shared_name(&self) -> Arc<str> {
@@ -109,4 +182,9 @@ impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {:?} {} in file {} at {}", self.name(), self.dims(), self.ty(), self.file, self.offset())
     }
+}
+
+/// An error about a tensor of this name.
+fn about(name: &str, what: String) -> Error {
+    Error::Invalid { file: format!("tensor {}", show_text(name)), what }
 }

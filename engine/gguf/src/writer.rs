@@ -5,6 +5,7 @@ use crate::error::{Error, Result, show_text};
 use crate::file::Gguf;
 use crate::header::{self, check_shape};
 use crate::names::ShardName;
+use crate::quant;
 use crate::tensor::Tensor;
 use crate::types::GgmlType;
 use crate::value::{Metadata, Value};
@@ -47,8 +48,13 @@ struct Entry {
 enum Source {
     Bytes(Vec<u8>),
     Tensor(Tensor),
+    /// Decoded and encoded again, in another type, when it is written.
+    Converted(Tensor, GgmlType),
     Zeros,
 }
+
+/// Values converted, or bytes written, at a time.
+const PIECE: usize = 1 << 20;
 
 impl Default for Writer {
     fn default() -> Self {
@@ -120,13 +126,28 @@ impl Writer {
         self.add(name, dims, ty, Source::Zeros)
     }
 
+    /// Adds a tensor under a name of its own, converted to a type when it is written, a piece at a time.
+    ///
+    /// # Errors
+    ///
+    /// When the name was used before, or the type has no encoder or cannot hold rows of this length.
+    pub fn converted(&mut self, name: &str, tensor: &Tensor, ty: GgmlType) -> Result<&mut Self> {
+        if tensor.ty() == ty {
+            return self.add(name, tensor.dims(), ty, Source::Tensor(tensor.clone()));
+        }
+        if !quant::can_encode(ty) {
+            return Err(self.meta.invalid(format!("tensor {} cannot be written as {ty}", show_text(name))));
+        }
+        self.add(name, tensor.dims(), ty, Source::Converted(tensor.clone(), ty))
+    }
+
     fn add(&mut self, name: &str, dims: &[u64], ty: GgmlType, source: Source) -> Result<&mut Self> {
         self.check_name("tensor name", name)?;
         let (_, bytes) = check_shape(name, dims, ty).map_err(|what| self.meta.invalid(what))?;
         let given = match &source {
             Source::Bytes(data) => data.len() as u64,
             Source::Tensor(tensor) => tensor.bytes(),
-            Source::Zeros => bytes,
+            Source::Zeros | Source::Converted(..) => bytes,
         };
         if given != bytes {
             let shown = show_text(name);
@@ -155,7 +176,11 @@ impl Writer {
         let plan = self.plan(&self.meta, &self.tensors)?;
         let total = usize::try_from(plan.total).map_err(|_| self.meta.invalid("too large for memory"))?;
         let mut out = Cursor::new(vec![0; total]);
-        plan.emit(&mut out).map_err(|source| Error::Io { action: "write", path: "memory".into(), source })?;
+        plan.emit(&mut out, &mut |_| ()).map_err(|source| Error::Io {
+            action: "write",
+            path: "memory".into(),
+            source,
+        })?;
         Ok(out.into_inner())
     }
 
@@ -165,7 +190,21 @@ impl Writer {
     ///
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        self.plan(&self.meta, &self.tensors)?.write(path)
+        self.write_with(path, &mut |_| ())
+    }
+
+    /// [`Writer::write`], telling `progress` after each piece how many bytes of [`Writer::data_bytes`] it was.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written, or a converted tensor holds a value that its new type cannot hold.
+    pub fn write_with(&self, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.plan(&self.meta, &self.tensors)?.write(path, progress)
+    }
+
+    /// Bytes of all tensors together.
+    pub fn data_bytes(&self) -> u64 {
+        self.tensors.iter().fold(0, |sum, t| sum.saturating_add(t.bytes))
     }
 
     /// Writes `shards` files named `STEM-00001-of-0000N.gguf` and so on, and returns their paths. The tensors are cut into
@@ -194,7 +233,7 @@ impl Writer {
             let at = |i: usize| total * i / count;
             let run = self.tensors.get(at(usize::from(number))..at(usize::from(number) + 1)).unwrap_or_default();
             let path = dir.join(ShardName::new(stem, u64::from(number) + 1, u64::from(shards)).to_string());
-            self.plan(&meta, run)?.write(&path)?;
+            self.plan(&meta, run)?.write(&path, &mut |_| ())?;
             paths.push(path);
         }
         Ok(paths)
@@ -242,32 +281,61 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     /// Writes everything but zeros, which are there already or are holes.
-    fn emit(&self, out: &mut (impl Write + Seek)) -> std::io::Result<()> {
+    fn emit(&self, out: &mut (impl Write + Seek), progress: &mut dyn FnMut(u64)) -> std::io::Result<()> {
         out.write_all(&self.header)?;
         for (at, source) in &self.placed {
             let data = match source {
                 Source::Bytes(data) => data,
                 Source::Tensor(tensor) => tensor.data(),
+                Source::Converted(tensor, ty) => {
+                    out.seek(SeekFrom::Start(*at))?;
+                    convert(tensor, *ty, out, progress)?;
+                    continue;
+                }
                 Source::Zeros => continue,
             };
             out.seek(SeekFrom::Start(*at))?;
-            out.write_all(data)?;
+            for piece in data.chunks(PIECE) {
+                out.write_all(piece)?;
+                progress(piece.len() as u64);
+            }
         }
         out.flush()
     }
 
     /// The file may be one that is mapped as the source of the copy: it is replaced, never truncated.
-    fn write(&self, path: &Path) -> Result<()> {
+    fn write(&self, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
         let failed = |source| Error::Io { action: "write", path: path.to_path_buf(), source };
         let mut file = File::create(&part).map_err(failed)?;
-        let written = file.set_len(self.total).and_then(|()| self.emit(&mut file));
+        let written = file.set_len(self.total).and_then(|()| self.emit(&mut file, progress));
         if let Err(e) = written.and_then(|()| std::fs::rename(&part, path)) {
             let _ = std::fs::remove_file(&part);
             return Err(failed(e));
         }
         Ok(())
     }
+}
+
+/// Writes a tensor in another type, some rows at a time.
+fn convert(tensor: &Tensor, ty: GgmlType, out: &mut impl Write, progress: &mut dyn FnMut(u64)) -> std::io::Result<()> {
+    let failed = |e: String| std::io::Error::other(format!("tensor {}: {e}", show_text(tensor.name())));
+    let too_long = || failed("a row is too large for memory".into());
+    let (row_len, row_bytes) = usize::try_from(tensor.row_len())
+        .ok()
+        .zip(usize::try_from(tensor.row_bytes()).ok())
+        .filter(|&(_, bytes)| bytes > 0)
+        .ok_or_else(too_long)?;
+    let rows = (PIECE / row_len.max(1)).max(1);
+    let mut values = Vec::new();
+    for piece in tensor.data().chunks(rows.checked_mul(row_bytes).ok_or_else(too_long)?) {
+        values.resize(piece.len() / row_bytes * row_len, 0.0);
+        quant::decode(tensor.ty(), piece, &mut values).map_err(|e| failed(e.to_string()))?;
+        let blocks = quant::encode(ty, &values).map_err(|e| failed(e.to_string()))?;
+        out.write_all(&blocks)?;
+        progress(blocks.len() as u64);
+    }
+    Ok(())
 }

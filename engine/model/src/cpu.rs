@@ -2,7 +2,7 @@
 
 use crate::config::Indexer;
 use crate::error::Result;
-use crate::ops::{ExpertTensors, Ops, Routing, SharedExpert};
+use crate::ops::{DeltaUpdates, ExpertTensors, Ops, Routing, SharedExpert};
 use std::ops::Range;
 use strata_cpu::attention::{self, AttentionShape, Selection};
 use strata_cpu::delta::{self, DeltaShape};
@@ -87,6 +87,10 @@ impl Ops for CpuOps {
 
     fn tail(&self, buf: &Rows, len: usize) -> Rows {
         buf[buf.len().saturating_sub(len)..].to_vec().into()
+    }
+
+    fn slice(&self, buf: &Rows, range: Range<usize>) -> Rows {
+        buf.get(range).unwrap_or_default().to_vec().into()
     }
 
     fn table(&self, tensor: &Tensor) -> Result<Matrix> {
@@ -239,6 +243,26 @@ impl Ops for CpuOps {
         out.into()
     }
 
+    fn conv_silu_noting(
+        &self,
+        x: &Rows,
+        w: &Rows,
+        _taps: usize,
+        dilation: usize,
+        channels: usize,
+        history: &Rows,
+        inputs: &mut Rows,
+    ) -> Rows {
+        inputs[..x.len()].copy_from_slice(x);
+        let mut out = vec![0.0; x.len()];
+        conv::silu_behind(&self.cpu, x, w, dilation, channels, history, &mut out);
+        out.into()
+    }
+
+    fn conv_advance(&self, history: &mut Rows, inputs: &Rows, rows: usize, channels: usize) {
+        conv::advance(history, &inputs[..rows * channels], channels);
+    }
+
     fn delta_scan(
         &self,
         shape: DeltaShape,
@@ -252,6 +276,38 @@ impl Ops for CpuOps {
         let mut out = vec![0.0; beta.len() * shape.dim];
         delta::scan(&self.cpu, shape, &mut qkv, beta, alpha, a, dt, state, &mut out);
         out.into()
+    }
+
+    fn delta_scan_noting(
+        &self,
+        shape: DeltaShape,
+        mut qkv: Rows,
+        beta: &Rows,
+        alpha: &Rows,
+        a: &Rows,
+        dt: &Rows,
+        state: &Rows,
+        updates: &mut DeltaUpdates<Rows>,
+    ) -> Rows {
+        let rows = beta.len() / shape.value_heads;
+        let mut out = vec![0.0; beta.len() * shape.dim];
+        let updates = DeltaUpdates {
+            keys: &mut updates.keys[..rows * shape.key_heads * shape.dim],
+            deltas: &mut updates.deltas[..out.len()],
+            decays: &mut updates.decays[..beta.len()],
+        };
+        delta::scan_noting(&self.cpu, shape, &mut qkv, beta, alpha, a, dt, state, updates, &mut out);
+        out.into()
+    }
+
+    fn delta_replay(&self, shape: DeltaShape, updates: &DeltaUpdates<Rows>, rows: usize, state: &mut Rows) {
+        let DeltaShape { key_heads, value_heads, dim } = shape;
+        let updates = DeltaUpdates {
+            keys: &updates.keys[..rows * key_heads * dim],
+            deltas: &updates.deltas[..rows * value_heads * dim],
+            decays: &updates.decays[..rows * value_heads],
+        };
+        delta::replay(&self.cpu, shape, updates, state);
     }
 
     fn gated_norm(&self, o: &mut Rows, gamma: &Rows, z: &Rows, eps: f32) {

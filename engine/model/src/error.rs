@@ -36,7 +36,16 @@ pub enum Error {
         /// Size of the vocabulary.
         vocab: usize,
     },
-    /// The state was left unusable by an earlier failure, or a snapshot is of another history.
+    /// More rows to be kept than the window has.
+    #[error("{keep} rows cannot be kept of a window of {rows}")]
+    Keep {
+        /// Rows to be kept.
+        keep: usize,
+        /// Rows of the window.
+        rows: usize,
+    },
+    /// The state was left unusable by an earlier failure or is not in the condition that the call needs, or a snapshot
+    /// is of another history.
     #[error("{0}")]
     State(&'static str),
     /// A saved state could not be written or read.

@@ -6,7 +6,8 @@ use crate::loader::{Loader, Progress};
 use crate::ngram::NgramHash;
 use crate::ops::{Ops, Routing};
 use crate::state::{IndexState, LayerState, Snapshot, State};
-use crate::weights::{AttentionWeights, DeltaWeights, Mixer, NgramWeights, TokenMixer, Weights};
+use crate::weights::{AttentionWeights, DeltaWeights, Mixer, MoeWeights, NgramWeights, TokenMixer, Weights};
+use crate::window::{DeltaNotes, Window};
 use strata_cpu::attention::AttentionShape;
 use strata_cpu::rope::Rope;
 use strata_gguf::{Gguf, Tensor};
@@ -106,7 +107,7 @@ impl<O: Ops> Model<O> {
     /// Remembers a point of a state. See [`State::snapshot`].
     ///
     /// # Errors
-    /// The state is unusable after a failed pass.
+    /// The state is unusable after a failed pass, or has a window that is not committed.
     pub fn snapshot(&self, state: &State<O>) -> Result<Snapshot<O>> {
         state.snapshot(&self.ops)
     }
@@ -147,8 +148,9 @@ impl<O: Ops> Model<O> {
     /// Any division of a sequence into windows gives the same logits and the same state, bit for bit.
     ///
     /// # Errors
-    /// A token is outside the vocabulary or the context is full (the state is unchanged), or a value stopped being a
-    /// number (the state must be restored to a snapshot before it is used again).
+    /// A token is outside the vocabulary, the context is full or the state has a window that is not committed (the state
+    /// is unchanged), or a value stopped being a number (the state must be restored to a snapshot before it is used
+    /// again).
     pub fn forward(
         &self,
         state: &mut State<O>,
@@ -156,35 +158,61 @@ impl<O: Ops> Model<O> {
         want: Want,
         observer: &mut dyn Observer,
     ) -> Result<Output<O>> {
-        let (c, ops, first) = (&self.config, &self.ops, state.tokens.len());
+        self.admit(state, tokens)?;
+        if tokens.is_empty() {
+            return Ok(Output { logits: Vec::new(), residual: self.ops.zeros(0) });
+        }
+        state.broken = true;
+        let output = self.pass(state, tokens, want, observer, None)?;
+        state.commit(tokens);
+        state.broken = false;
+        Ok(output)
+    }
+
+    /// Whether `state` can read `tokens`.
+    pub(crate) fn admit(&self, state: &State<O>, tokens: &[u32]) -> Result<()> {
+        let (vocab, asked, capacity) = (self.config.vocab, state.tokens.len() + tokens.len(), state.capacity());
         if state.broken {
             return Err(Error::State("the state was left unusable by a failed pass; restore a snapshot first"));
         }
-        if let Some(&id) = tokens.iter().find(|&&t| t as usize >= c.vocab) {
-            return Err(Error::Token { id, vocab: c.vocab });
+        state.refuse_window()?;
+        if let Some(&id) = tokens.iter().find(|&&t| t as usize >= vocab) {
+            return Err(Error::Token { id, vocab });
         }
-        if first + tokens.len() > state.capacity() {
-            return Err(Error::ContextFull { asked: first + tokens.len(), capacity: state.capacity() });
+        if asked > capacity {
+            return Err(Error::ContextFull { asked, capacity });
         }
-        if tokens.is_empty() {
-            return Ok(Output { logits: Vec::new(), residual: ops.zeros(0) });
-        }
-        state.broken = true;
-        let rows: Vec<u64> = tokens.iter().map(|&t| t.into()).collect();
-        let mut r = ops.repeat(&ops.gather(&self.weights.embedding, &rows), c.hidden, c.streams);
+        Ok(())
+    }
+
+    /// Runs all layers over `tokens`, at least one. Caches get their rows; recurrent states and convolution histories
+    /// are moved on, or left as they are and noted in `window`.
+    pub(crate) fn pass(
+        &self,
+        state: &mut State<O>,
+        tokens: &[u32],
+        want: Want,
+        observer: &mut dyn Observer,
+        mut window: Option<&mut Window<O>>,
+    ) -> Result<Output<O>> {
+        let (c, ops, first) = (&self.config, &self.ops, state.tokens.len());
+        let mut r = ops.repeat(&self.embed(tokens), c.hidden, c.streams);
         self.check(&r, first, || "the token embedding".into())?;
         for (i, layer) in self.weights.layers.iter().enumerate() {
             if let (Some(w), Some(n), Some(history)) = (&self.weights.ngram, &c.ngram, &mut state.ngram)
                 && n.layer == i
             {
                 let rows = self.ngram_rows(&state.tokens, tokens);
-                let added = self.ngram(w, &r, &rows, n.taps, n.longest, history);
+                let notes = window.as_deref_mut().and_then(Window::ngram);
+                let added = self.ngram(w, &r, &rows, n.taps, n.longest, history, notes);
                 ops.add(&mut r, &added);
                 self.check(&r, first, || format!("layer {i} (n-gram module)"))?;
             }
             let (x, weights) = self.mix(&layer.mixer_in, &r);
             let y = match (&layer.mixer, &mut state.layers[i]) {
-                (TokenMixer::Delta(w), LayerState::Delta { conv, state }) => self.delta(w, &x, conv, state),
+                (TokenMixer::Delta(w), LayerState::Delta { conv, state }) => {
+                    self.delta(w, &x, conv, state, window.as_deref_mut().and_then(|w| w.layer(i)))
+                }
                 (TokenMixer::Attention(w), LayerState::Attention { keys, values, index }) => {
                     self.attention(i, w, &x, first, tokens.len(), keys, values, index.as_mut())?
                 }
@@ -197,39 +225,72 @@ impl<O: Ops> Model<O> {
             };
             self.check(&r, first, || format!("layer {i} ({kind})"))?;
 
-            let (x, weights) = self.mix(&layer.moe_in, &r);
-            let [logits, opening] = ops.mul_all([&layer.moe.router, &layer.moe.shared_gate], &x);
-            self.check_rows(&logits, c.experts, first, || format!("layer {i} (router)"))?;
-            let routing = ops.route(&logits, c.experts, c.experts_used);
-            observer.routing(i, &routing);
-            let y = ops.expert_sum(&layer.moe.experts, &layer.moe.shared, &opening, &x, &routing);
-            self.write(&mut r, weights.as_ref(), &y);
-            self.check(&r, first, || format!("layer {i} (experts)"))?;
+            self.moe(i, &layer.moe_in, &layer.moe, &mut r, first, observer)?;
             if observer.wants_residuals() {
                 observer.residual(i, &ops.download(&r));
             }
         }
         let logits = match want {
             Want::Nothing => Vec::new(),
-            Want::Last => self.head(&ops.tail(&r, c.residual_len()), first + tokens.len() - 1)?,
-            Want::All => self.head(&r, first)?,
+            Want::Last => self.logits(&ops.tail(&r, c.residual_len()), first + tokens.len() - 1)?,
+            Want::All => self.logits(&r, first)?,
         };
-        state.commit(tokens);
-        state.broken = false;
         Ok(Output { logits, residual: r })
     }
 
-    fn head(&self, r: &O::Buf, first: usize) -> Result<Vec<f32>> {
-        let (x, _) = self.mix(&self.weights.head_in, r);
-        let logits = self.ops.mul(&self.weights.head, &x);
-        match self.ops.nonfinite(&logits, self.config.vocab) {
-            None => Ok(self.ops.download(&logits)),
-            Some((row, value)) => Err(Error::NonFinite { value, place: "the head".into(), position: first + row }),
-        }
+    /// The embeddings of tokens, `[rows][hidden]`.
+    pub(crate) fn embed(&self, tokens: &[u32]) -> O::Buf {
+        let rows: Vec<u64> = tokens.iter().map(|&t| t.into()).collect();
+        self.ops.gather(&self.weights.embedding, &rows)
+    }
+
+    fn logits(&self, r: &O::Buf, first: usize) -> Result<Vec<f32>> {
+        self.head(&self.weights.head_in, &self.weights.head, self.config.vocab, r, first)
+    }
+
+    /// The matrix that makes logits, for a draft layer too.
+    pub(crate) fn head_matrix(&self) -> &O::Matrix {
+        &self.weights.head
+    }
+
+    /// The logits of residual streams through a mixer and a head of `vocab` rows.
+    pub(crate) fn head(
+        &self,
+        mixer: &Mixer<O>,
+        head: &O::Matrix,
+        vocab: usize,
+        r: &O::Buf,
+        first: usize,
+    ) -> Result<Vec<f32>> {
+        let (x, _) = self.mix(mixer, r);
+        let logits = self.ops.mul(head, &x);
+        self.check_rows(&logits, vocab, first, || "the head".into())?;
+        Ok(self.ops.download(&logits))
+    }
+
+    /// A layer's mixture of experts, from its read of the residual streams to its write.
+    pub(crate) fn moe(
+        &self,
+        i: usize,
+        mixer: &Mixer<O>,
+        w: &MoeWeights<O>,
+        r: &mut O::Buf,
+        first: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let (c, ops) = (&self.config, &self.ops);
+        let (x, weights) = self.mix(mixer, r);
+        let [logits, opening] = ops.mul_all([&w.router, &w.shared_gate], &x);
+        self.check_rows(&logits, c.experts, first, || format!("layer {i} (router)"))?;
+        let routing = ops.route(&logits, c.experts, c.experts_used);
+        observer.routing(i, &routing);
+        let y = ops.expert_sum(&w.experts, &w.shared, &opening, &x, &routing);
+        self.write(r, weights.as_ref(), &y);
+        self.check(r, first, || format!("layer {i} (experts)"))
     }
 
     /// Whether the residual streams are numbers.
-    fn check(&self, r: &O::Buf, first: usize, place: impl FnOnce() -> String) -> Result<()> {
+    pub(crate) fn check(&self, r: &O::Buf, first: usize, place: impl FnOnce() -> String) -> Result<()> {
         self.check_rows(r, self.config.residual_len(), first, place)
     }
 
@@ -242,7 +303,7 @@ impl<O: Ops> Model<O> {
     }
 
     /// A hyper-connection's read: the gated mean of the normalised streams, and the weights of the write that follows.
-    fn mix(&self, w: &Mixer<O>, r: &O::Buf) -> (O::Buf, Option<O::Buf>) {
+    pub(crate) fn mix(&self, w: &Mixer<O>, r: &O::Buf) -> (O::Buf, Option<O::Buf>) {
         let (c, ops) = (&self.config, &self.ops);
         // The trained formulas divide both projections by the number of streams.
         let divisor = c.streams as f32;
@@ -261,7 +322,7 @@ impl<O: Ops> Model<O> {
     }
 
     /// A hyper-connection's write: the block's output into every stream.
-    fn write(&self, r: &mut O::Buf, weights: Option<&O::Buf>, y: &O::Buf) {
+    pub(crate) fn write(&self, r: &mut O::Buf, weights: Option<&O::Buf>, y: &O::Buf) {
         if let Some(a) = weights {
             self.ops.add_to_streams(r, a, y, self.config.hidden);
         }
@@ -275,6 +336,7 @@ impl<O: Ops> Model<O> {
         taps: usize,
         dilation: usize,
         history: &mut O::Buf,
+        notes: Option<&mut O::Buf>,
     ) -> O::Buf {
         let (c, ops) = (&self.config, &self.ops);
         let e = ops.gather(&w.table, rows);
@@ -284,22 +346,56 @@ impl<O: Ops> Model<O> {
         let mut gated = ops.ngram_gate(&k, &q, &v, c.hidden);
         // The convolution sees the normalised value; what passes beside it is not normalised.
         let u = ops.group_norm(&gated, &w.norm_conv, c.streams, c.eps);
-        let y = ops.conv_silu(&u, &w.conv, taps, dilation, c.residual_len(), history);
+        let channels = c.residual_len();
+        let y = match notes {
+            None => ops.conv_silu(&u, &w.conv, taps, dilation, channels, history),
+            Some(inputs) => ops.conv_silu_noting(&u, &w.conv, taps, dilation, channels, history, inputs),
+        };
         ops.add(&mut gated, &y);
         gated
     }
 
-    fn delta(&self, w: &DeltaWeights<O>, x: &O::Buf, conv: &mut O::Buf, state: &mut O::Buf) -> O::Buf {
+    fn delta(
+        &self,
+        w: &DeltaWeights<O>,
+        x: &O::Buf,
+        conv: &mut O::Buf,
+        state: &mut O::Buf,
+        notes: Option<&mut DeltaNotes<O::Buf>>,
+    ) -> O::Buf {
         let (d, ops) = (self.config.delta, &self.ops);
         let shape = d.shape();
         let [qkv, z, beta, alpha] = ops.mul_all([&w.qkv, &w.z, &w.beta, &w.alpha], x);
-        let qkv = ops.conv_silu(&qkv, &w.conv, d.taps, 1, shape.channels(), conv);
-        let mut o = ops.delta_scan(shape, qkv, &beta, &alpha, &w.a, &w.dt, state);
+        let mut o = match notes {
+            None => {
+                let qkv = ops.conv_silu(&qkv, &w.conv, d.taps, 1, shape.channels(), conv);
+                ops.delta_scan(shape, qkv, &beta, &alpha, &w.a, &w.dt, state)
+            }
+            Some(DeltaNotes { inputs, updates }) => {
+                let qkv = ops.conv_silu_noting(&qkv, &w.conv, d.taps, 1, shape.channels(), conv, inputs);
+                ops.delta_scan_noting(shape, qkv, &beta, &alpha, &w.a, &w.dt, state, updates)
+            }
+        };
         ops.gated_norm(&mut o, &w.norm, &z, self.config.eps);
         ops.mul(&w.out, &o)
     }
 
-    fn attention(
+    /// Appends a window's keys, normalised and rotated here, and its values.
+    pub(crate) fn keep_keys(
+        &self,
+        w: &AttentionWeights<O>,
+        mut k: O::Buf,
+        v: &O::Buf,
+        first: usize,
+        keys: &mut O::Cache,
+        values: &mut O::Cache,
+    ) {
+        self.ops.norm_rope(&mut k, &w.k_norm, self.config.eps, &self.rope, self.config.attention.kv_heads, first);
+        self.ops.append(keys, &k);
+        self.ops.append(values, v);
+    }
+
+    pub(crate) fn attention(
         &self,
         layer: usize,
         w: &AttentionWeights<O>,
@@ -312,12 +408,10 @@ impl<O: Ops> Model<O> {
     ) -> Result<O::Buf> {
         let (a, eps, ops, rope) = (self.config.attention, self.config.eps, &self.ops, &self.rope);
         let shape = AttentionShape { heads: a.heads, kv_heads: a.kv_heads, dim: a.dim };
-        let [q, mut k, v] = ops.mul_all([&w.q, &w.k, &w.v], x);
+        let [q, k, v] = ops.mul_all([&w.q, &w.k, &w.v], x);
         let (mut q, gate) = ops.split_heads(&q, a.dim);
         ops.norm_rope(&mut q, &w.q_norm, eps, rope, a.heads, first);
-        ops.norm_rope(&mut k, &w.k_norm, eps, rope, a.kv_heads, first);
-        ops.append(keys, &k);
-        ops.append(values, &v);
+        self.keep_keys(w, k, &v, first, keys, values);
         let visible = first + rows;
         let selection = match (&w.indexer, a.indexer, index) {
             (Some(w), Some(i), Some(index)) => {

@@ -22,11 +22,15 @@
 //! every stream with its own weight, and does the same again for a mixture of experts. One early layer first adds
 //! values looked up in a large table by hashes of the last two and three tokens. A last mix of the streams meets the
 //! head.
+//!
+//! A [`DraftLayer`] guesses tokens ahead of the model, for the model to verify several in one pass.
 #![forbid(unsafe_code)]
 
 mod config;
 mod cpu;
+mod draft;
 mod error;
+mod fingerprint;
 mod forward;
 mod identity;
 mod loader;
@@ -35,13 +39,18 @@ mod ops;
 mod park;
 mod state;
 mod weights;
+mod window;
 
 pub use config::{ARCHITECTURE, Attention, Delta, Indexer, LayerKind, ModelConfig, NgramConfig};
 pub use cpu::CpuOps;
+pub use draft::{
+    Candidates, Draft, DraftLayer, DraftLimits, DraftSnapshot, DraftState, HiddenNorm, draft_from_safetensors,
+    pack_draft,
+};
 pub use error::{Error, Result};
 pub use forward::{Model, Observer, Output, Silent, Want};
 pub use identity::{ModelId, NUMERIC_VERSION};
 pub use loader::Progress;
 pub use ngram::NgramHash;
-pub use ops::{ExpertTensors, Ops, Routing};
+pub use ops::{DeltaUpdates, ExpertTensors, Ops, Routing};
 pub use state::{Snapshot, State};

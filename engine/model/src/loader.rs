@@ -84,7 +84,7 @@ impl<'a, O: Ops> Loader<'a, O> {
         })
     }
 
-    fn mixer(&self, p: &str, inject: bool) -> Result<Mixer<O>> {
+    pub(crate) fn mixer(&self, p: &str, inject: bool) -> Result<Mixer<O>> {
         let (residual, rank) = (self.config.residual_len(), self.config.low_rank);
         Ok(Mixer {
             norm: self.vector(&format!("{p}_norm.weight"), &[residual])?,
@@ -113,7 +113,7 @@ impl<'a, O: Ops> Loader<'a, O> {
         })
     }
 
-    fn attention(&self, p: &str) -> Result<AttentionWeights<O>> {
+    pub(crate) fn attention(&self, p: &str) -> Result<AttentionWeights<O>> {
         let (h, a) = (self.config.hidden, self.config.attention);
         let indexer = |i: crate::config::Indexer| -> Result<IndexerWeights<O>> {
             Ok(IndexerWeights {
@@ -134,7 +134,7 @@ impl<'a, O: Ops> Loader<'a, O> {
         })
     }
 
-    fn moe(&self, p: &str) -> Result<MoeWeights<O>> {
+    pub(crate) fn moe(&self, p: &str) -> Result<MoeWeights<O>> {
         let c = self.config;
         let (h, n, width) = (c.hidden, c.experts, c.expert_width);
         let experts = |name: &str, cols: usize, rows: usize| -> Result<(Tensor, f32)> {
@@ -198,7 +198,7 @@ impl<'a, O: Ops> Loader<'a, O> {
     }
 
     /// The tensor with this name, if its dimensions (input first, ones at the end ignored) are the expected ones.
-    fn shaped(&self, name: &str, expected: &[usize]) -> Result<Tensor> {
+    pub(crate) fn shaped(&self, name: &str, expected: &[usize]) -> Result<Tensor> {
         let tensor = self.named(name)?;
         let meant = |dims: &[u64]| dims.iter().rposition(|&d| d != 1).map_or(0, |last| last + 1);
         let found = tensor.dims();
@@ -206,20 +206,20 @@ impl<'a, O: Ops> Loader<'a, O> {
         if found[..meant(found)] != wanted[..meant(&wanted)] {
             return Err(self
                 .gguf
-                .invalid(format!("tensor {name} is {found:?}, expected {wanted:?} by the file's own dimensions"))
+                .invalid(format!("tensor {name} is {found:?}, expected {wanted:?} by the model's dimensions"))
                 .into());
         }
         Ok(tensor.clone())
     }
 
-    fn matrix(&self, name: &str, cols: usize, rows: usize) -> Result<O::Matrix> {
+    pub(crate) fn matrix(&self, name: &str, cols: usize, rows: usize) -> Result<O::Matrix> {
         let tensor = self.shaped(name, &[cols, rows])?;
         let scale = self.companion_scale(name)?;
         self.ops.matrix(&tensor, scale)
     }
 
     /// A small tensor of any type, as floats.
-    fn vector(&self, name: &str, dims: &[usize]) -> Result<O::Buf> {
+    pub(crate) fn vector(&self, name: &str, dims: &[usize]) -> Result<O::Buf> {
         Ok(self.ops.upload(&self.values(name, dims)?))
     }
 
@@ -243,7 +243,7 @@ impl<'a, O: Ops> Loader<'a, O> {
     }
 
     /// NVFP4 files may carry a factor for a whole matrix in a tensor of the same name that ends in `.scale`.
-    fn companion_scale(&self, name: &str) -> Result<f32> {
+    pub(crate) fn companion_scale(&self, name: &str) -> Result<f32> {
         let Some(stem) = name.strip_suffix(".weight") else { return Ok(1.0) };
         let name = format!("{stem}.scale");
         if self.gguf.tensor(&name).is_none() {

@@ -43,6 +43,10 @@ pub struct Routing {
     pub weights: Vec<f32>,
 }
 
+/// What the rows of a window did to a delta-net layer's recurrent state; see [`strata_cpu::delta::Updates`] for the
+/// layout. The buffers may have room for more rows than the window had.
+pub type DeltaUpdates<B> = strata_cpu::delta::Updates<B>;
+
 /// A device that can run the model.
 ///
 /// Buffers hold f32 rows, one row per token of the window; the number of rows follows from their length. The rule that
@@ -73,6 +77,8 @@ pub trait Ops {
     fn duplicate(&self, buf: &Self::Buf) -> Self::Buf;
     /// The last `len` values of a buffer.
     fn tail(&self, buf: &Self::Buf, len: usize) -> Self::Buf;
+    /// A copy of a range of a buffer, which holds that range.
+    fn slice(&self, buf: &Self::Buf, range: std::ops::Range<usize>) -> Self::Buf;
     /// Makes a table of a tensor without reading it: the n-gram table may be larger than memory.
     ///
     /// # Errors
@@ -135,6 +141,20 @@ pub trait Ops {
         channels: usize,
         history: &mut Self::Buf,
     ) -> Self::Buf;
+    /// [`Ops::conv_silu`] that leaves `history` as it is and copies the rows of `x` to the front of `inputs`, which has
+    /// room for them.
+    fn conv_silu_noting(
+        &self,
+        x: &Self::Buf,
+        w: &Self::Buf,
+        taps: usize,
+        dilation: usize,
+        channels: usize,
+        history: &Self::Buf,
+        inputs: &mut Self::Buf,
+    ) -> Self::Buf;
+    /// Moves `history` on behind the first `rows` rows of `inputs`, as [`Ops::conv_silu`] of those rows would have.
+    fn conv_advance(&self, history: &mut Self::Buf, inputs: &Self::Buf, rows: usize, channels: usize);
 
     // Mixers.
 
@@ -149,6 +169,22 @@ pub trait Ops {
         dt: &Self::Buf,
         state: &mut Self::Buf,
     ) -> Self::Buf;
+    /// [`Ops::delta_scan`] that leaves `state` as it is and notes at the front of `updates`, which has room for the
+    /// rows, what they would have done to it.
+    fn delta_scan_noting(
+        &self,
+        shape: DeltaShape,
+        qkv: Self::Buf,
+        beta: &Self::Buf,
+        alpha: &Self::Buf,
+        a: &Self::Buf,
+        dt: &Self::Buf,
+        state: &Self::Buf,
+        updates: &mut DeltaUpdates<Self::Buf>,
+    ) -> Self::Buf;
+    /// Does to `state` what the first `rows` rows noted in `updates`: for each in turn `S = fma(k, d, S * decay)`, so
+    /// the bits that [`Ops::delta_scan`] of those rows would have left. One pass over the state, and no sums.
+    fn delta_replay(&self, shape: DeltaShape, updates: &DeltaUpdates<Self::Buf>, rows: usize, state: &mut Self::Buf);
     /// Norm of each head with `gamma`, times `sigmoid(z)`, in place.
     fn gated_norm(&self, o: &mut Self::Buf, gamma: &Self::Buf, z: &Self::Buf, eps: f32);
     /// Splits heads of `2 * dim` values into their first and second halves.

@@ -2,7 +2,9 @@
 
 use crate::config::{LayerKind, ModelConfig};
 use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
 use crate::ops::Ops;
+use crate::window::Window;
 
 /// What one layer carries.
 pub(crate) enum LayerState<O: Ops> {
@@ -30,6 +32,8 @@ pub struct State<O: Ops> {
     pub(crate) capacity: usize,
     /// A pass began and did not end: caches and recurrent states disagree.
     pub(crate) broken: bool,
+    /// A window that was read and not committed: its rows are in the caches and nowhere else.
+    pub(crate) window: Window<O>,
 }
 
 /// A point that a [`State`] can return to.
@@ -84,10 +88,11 @@ impl<O: Ops> State<O> {
             ngram: config.ngram.as_ref().map(|n| ops.zeros((n.taps - 1) * n.longest * config.residual_len())),
             capacity,
             broken: false,
+            window: Window::new(),
         }
     }
 
-    /// The tokens read so far.
+    /// The tokens read so far, without those of a window that is not committed.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
@@ -95,6 +100,21 @@ impl<O: Ops> State<O> {
     /// Tokens it can hold.
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// The tokens of the window that [`Model::verify`](crate::Model::verify) read and that is not committed yet; empty
+    /// when there is none.
+    pub fn window(&self) -> &[u32] {
+        self.window.tokens()
+    }
+
+    /// An error while there is a window that is not committed.
+    pub(crate) fn refuse_window(&self) -> Result<()> {
+        if self.window().is_empty() {
+            Ok(())
+        } else {
+            Err(Error::State("the state has a window that is not committed; commit it first, or none of its rows"))
+        }
     }
 
     /// Takes note of tokens that a pass has read completely.
@@ -107,11 +127,12 @@ impl<O: Ops> State<O> {
     /// Remembers this point.
     ///
     /// # Errors
-    /// The state is unusable after a failed pass.
+    /// The state is unusable after a failed pass, or has a window that is not committed.
     pub fn snapshot(&self, ops: &O) -> Result<Snapshot<O>> {
         if self.broken {
             return Err(Error::State("a state left by a failed pass cannot be saved"));
         }
+        self.refuse_window()?;
         let delta = self.layers.iter().filter_map(|layer| match layer {
             LayerState::Delta { conv, state } => Some((ops.duplicate(conv), ops.duplicate(state))),
             LayerState::Attention { .. } => None,
@@ -124,7 +145,7 @@ impl<O: Ops> State<O> {
         })
     }
 
-    /// Returns to a snapshot of this state; works after a failed pass too.
+    /// Returns to a snapshot of this state; works after a failed pass too, and drops a window that is not committed.
     ///
     /// # Errors
     /// The tokens up to the snapshot were taken back since, so its keys and values are gone.
@@ -138,42 +159,43 @@ impl<O: Ops> State<O> {
         }
         let mut saved = snapshot.delta.iter();
         for layer in &mut self.layers {
-            match layer {
-                LayerState::Delta { conv, state } => {
-                    if let Some((saved_conv, saved_state)) = saved.next() {
-                        *conv = ops.duplicate(saved_conv);
-                        *state = ops.duplicate(saved_state);
-                    }
-                }
-                LayerState::Attention { keys, values, index } => {
-                    let row = config.attention.kv_heads * config.attention.dim;
-                    ops.truncate(keys, snapshot.len, row);
-                    ops.truncate(values, snapshot.len, row);
-                    if let (Some(index), Some(i)) = (index, config.attention.indexer) {
-                        ops.truncate(&mut index.raw, snapshot.len, i.dim);
-                        ops.truncate(&mut index.blocks, snapshot.len / i.block, i.dim);
-                    }
-                }
+            if let LayerState::Delta { conv, state } = layer
+                && let Some((saved_conv, saved_state)) = saved.next()
+            {
+                *conv = ops.duplicate(saved_conv);
+                *state = ops.duplicate(saved_state);
             }
         }
+        self.cut_caches(config, ops, snapshot.len);
+        self.window.clear();
         self.ngram = snapshot.ngram.as_ref().map(|n| ops.duplicate(n));
         self.tokens.truncate(snapshot.len);
         self.stamps.truncate(snapshot.len);
         self.broken = false;
         Ok(())
     }
+
+    /// Keeps the keys and values of the first `len` tokens, and the indexer's of the tokens and whole blocks in them.
+    pub(crate) fn cut_caches(&mut self, config: &ModelConfig, ops: &O, len: usize) {
+        let row = config.attention.kv_heads * config.attention.dim;
+        for layer in &mut self.layers {
+            let LayerState::Attention { keys, values, index } = layer else { continue };
+            ops.truncate(keys, len, row);
+            ops.truncate(values, len, row);
+            if let (Some(index), Some(i)) = (index, config.attention.indexer) {
+                ops.truncate(&mut index.raw, len, i.dim);
+                ops.truncate(&mut index.blocks, len / i.block, i.dim);
+            }
+        }
+    }
 }
 
 impl State<crate::CpuOps> {
-    /// A number for everything the state holds, bit for bit: equal states have equal numbers.
+    /// A number for everything the state holds, bit for bit: equal states have equal numbers. It covers the caches' rows
+    /// of a window that is not committed, so compare states without one.
     pub fn fingerprint(&self) -> u64 {
-        // FNV-1a over the bits.
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        let mut feed = |word: u32| hash = (hash ^ u64::from(word)).wrapping_mul(0x100_0000_01b3);
-        let mut all = |values: &[f32]| {
-            feed(values.len() as u32);
-            values.iter().for_each(|v| feed(v.to_bits()));
-        };
+        let mut print = Fingerprint::default();
+        let mut all = |values: &[f32]| print.add(values);
         for layer in &self.layers {
             match layer {
                 LayerState::Delta { conv, state } => {
@@ -193,7 +215,7 @@ impl State<crate::CpuOps> {
         if let Some(ngram) = &self.ngram {
             all(ngram);
         }
-        self.tokens.iter().for_each(|&t| feed(t));
-        hash
+        self.tokens.iter().for_each(|&t| print.word(t));
+        print.0
     }
 }

@@ -260,6 +260,43 @@ fn a_failed_pass_can_be_taken_back() {
 }
 
 #[test]
+fn a_failed_window_leaves_the_state_as_it_was() {
+    // One breaks before the first layer, the other behind the last.
+    for (name, row) in [("token_embd.weight", 7), ("output.weight", 0)] {
+        let mut rebuilt = Rebuild::new();
+        let width = rebuilt.tensor(name).1[0] as usize;
+        rebuilt.tensor(name).3[row * width * 4..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        let model = load_gguf(&rebuilt.gguf());
+        let mut state = model.new_state(16);
+        let read = |state: &mut _| model.forward(state, &[1, 2, 3, 4, 5], Want::Nothing, &mut Silent).unwrap();
+        read(&mut state);
+        let before = state.fingerprint();
+        let error = model.verify(&mut state, &[4, 7, 5], &mut Silent).err().expect("no failure").to_string();
+        assert_names(&error, &["NaN", "position"]);
+        assert_eq!(state.fingerprint(), before);
+        let error = model.commit(&mut state, 1).unwrap_err().to_string();
+        assert_names(&error, &["no window"]);
+        // Nothing needs to be restored before it is used again.
+        read(&mut state);
+        let mut clean = model.new_state(16);
+        read(&mut clean);
+        read(&mut clean);
+        assert_eq!(state.fingerprint(), clean.fingerprint());
+    }
+}
+
+#[test]
+fn a_window_is_not_committed_to_an_unusable_state() {
+    let mut rebuilt = Rebuild::new();
+    rebuilt.tensor("output.weight").3[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let model = load_gguf(&rebuilt.gguf());
+    let mut state = model.new_state(16);
+    model.forward(&mut state, &[1], Want::Last, &mut Silent).err().expect("no failure");
+    assert_names(&model.commit(&mut state, 0).unwrap_err().to_string(), &["no window"]);
+    assert!(matches!(model.verify(&mut state, &[1], &mut Silent), Err(Error::State(_))));
+}
+
+#[test]
 fn tokens_and_contexts_have_bounds() {
     let model = load_gguf(&Rebuild::new().gguf());
     let mut state = model.new_state(4);

@@ -5,9 +5,12 @@ use anyhow::Result;
 use strata_cpu::{Matrix, Rows};
 use strata_gguf::{GgmlType, Gguf, Writer, quant};
 
-/// Length of the input and output vectors: those of an expert's matrix in the published model are near.
+/// Length of the input vectors: that of an expert's in the published model.
 pub(crate) const COLS: usize = 2560;
-pub(crate) const ROWS: usize = 1024;
+
+/// Rows of a matrix: those that a layer's experts have in the published model, which a token's threads share in one round.
+/// Ten experts with two matrices of 640 rows each.
+pub(crate) const ROWS: usize = 10 * 2 * 640;
 
 /// Values of different blocks that matrices are made of: enough that no table lookup or branch repeats itself soon.
 const VALUES: usize = 1 << 16;
@@ -84,7 +87,7 @@ mod tests {
 
     #[test]
     fn matrices_fill_what_they_should() {
-        let matrices = matrices(GgmlType::Q4_K, 4 << 20).unwrap();
+        let matrices = matrices(GgmlType::Q4_K, 40 << 20).unwrap();
         assert_eq!(matrices.len(), 3);
         assert_eq!((matrices[2].in_len(), matrices[2].out_len()), (COLS, ROWS));
         assert!(activations(3).iter().all(|v| v.abs() <= 1.0));

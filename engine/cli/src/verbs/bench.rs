@@ -45,11 +45,12 @@ Examples:
   strata bench memory --threads 1,8,16 --size 4G --json";
 
 const KERNELS_HELP: &str = "\
-A figure is the weights' bytes divided by the time of a product: of a matrix of 1024 rows and 2560 columns with the \
-activations of 1 or more tokens, which are quantised already. Each call takes another matrix, so that weights come from \
-memory. With more tokens in the window a weight that was read is used more often, and at some number the product, not \
-memory, sets the speed: products per second (a multiplication with an addition each) then say more than GB/s. The \
-ceiling is measured before and after, with the same threads.
+A figure is the weights' bytes divided by the time of a product: of a matrix of 12800 rows and 2560 columns, as many \
+weights as the threads share when they begin a layer's ten experts in the published model, with the activations of 1 \
+or more tokens, which are quantised already. Each call takes another matrix, so that weights come from memory. With \
+more tokens in the window a weight that was read is used more often, and at some number the product, not memory, sets \
+the speed: products per second (a multiplication with an addition each) then say more than GB/s. The ceiling is \
+measured before and after, with the same threads.
 
 Samples are taken by the criterion library. With --out its own files are kept in DIR/criterion.
 

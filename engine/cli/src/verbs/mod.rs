@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod inspect;
 pub(crate) mod list;
+pub(crate) mod pack;
 pub(crate) mod run;
 
 use anyhow::Result;
@@ -25,6 +26,7 @@ pub(crate) const ALL: &[Verb] = &[
     Verb { name: "inspect", command: inspect::command, run: inspect::run },
     Verb { name: "check", command: check::command, run: check::run },
     Verb { name: "bench", command: bench::command, run: bench::run },
+    Verb { name: "pack", command: pack::command, run: pack::run },
     Verb { name: "config", command: config::command, run: config::run },
 ];
 

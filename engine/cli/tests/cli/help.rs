@@ -6,7 +6,7 @@ use std::path::Path;
 #[test]
 fn help_texts_are_as_committed() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let verbs: [(&str, &[&str]); 13] = [
+    let verbs: [(&str, &[&str]); 15] = [
         ("strata", &[]),
         ("run", &["run"]),
         ("list", &["list"]),
@@ -18,6 +18,8 @@ fn help_texts_are_as_committed() {
         ("bench-decode", &["bench", "decode"]),
         ("bench-prefill", &["bench", "prefill"]),
         ("bench-ab", &["bench", "ab"]),
+        ("pack", &["pack"]),
+        ("pack-mtp", &["pack", "mtp"]),
         ("config", &["config"]),
         ("config-show", &["config", "show"]),
     ];

@@ -9,5 +9,6 @@ mod config;
 mod help;
 mod inspect;
 mod list;
+mod pack;
 mod run;
 mod usage;

@@ -2,6 +2,7 @@
 //!
 //! The 32 partial sums of several inputs stay in registers while a row of weights goes by.
 
+use crate::ahead::fetch_ahead;
 use crate::dot::{LANES, decode, join};
 use std::arch::x86_64::*;
 use strata_gguf::GgmlType;
@@ -125,6 +126,7 @@ macro_rules! level {
                 for (row, out) in rows.chunks_exact(cols * F::BYTES).zip(out.chunks_exact_mut(inputs)) {
                     let mut sums = [[$zero(); VECTORS]; N];
                     for at in (0..whole).step_by(LANES) {
+                        fetch_ahead(&row[at * F::BYTES..(at + LANES) * F::BYTES]);
                         for v in 0..VECTORS {
                             let i = at + v * $width;
                             // SAFETY: the row and the inputs have `cols` values, and a vector's end is at most `whole`.

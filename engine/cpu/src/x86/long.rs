@@ -2,6 +2,7 @@
 
 use super::{Sign, join, join_halves, load_floats, load_sums, load_values, load_wide, pairs, pairs_wide, store_floats};
 use crate::activations::Activations;
+use crate::ahead::fetch_ahead;
 use crate::product::PARTIALS;
 use results::Results;
 use std::arch::x86_64::*;
@@ -364,6 +365,7 @@ loops!(avx512 "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni" wide
 #[inline]
 #[target_feature(enable = "avx2")]
 fn look_up<F: Long<BYTES>, const BYTES: usize>(chunk: &[[u8; BYTES]], entries: &mut [Entries; PARTIALS]) {
+    fetch_ahead(chunk);
     for (block, entries) in chunk.iter().zip(&mut *entries) {
         // SAFETY: this function is compiled for that feature, so it runs on a processor that has it.
         unsafe { F::numbers(block, entries) };

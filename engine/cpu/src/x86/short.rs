@@ -2,6 +2,7 @@
 
 use super::{Sign, join_halves, load_floats, load_values, load_wide, pairs};
 use crate::activations::{Activations, Row, tiles};
+use crate::ahead::fetch_ahead;
 use crate::arranged::{self, Order};
 use crate::product::PARTIALS;
 use std::arch::x86_64::*;
@@ -279,6 +280,7 @@ macro_rules! loops {
                 let mut rest = row;
                 while let Some((chunk, others)) = rest.split_at_checked(blocks) {
                     rest = others;
+                    fetch_ahead(chunk);
                     f(take::<F, BYTES>(std::array::from_fn(|i| &chunk[i % blocks]), PARTIALS));
                 }
                 if let Some(last) = rest.last() {

@@ -2,7 +2,7 @@
 
 use crate::raw::Raw;
 use crate::{folder, pattern, refusal, refused, says, small};
-use strata_gguf::{GgmlType, Gguf, Writer};
+use strata_gguf::{GgmlType, Gguf, Metadata, Tensor, Writer, quant};
 
 #[test]
 fn every_supported_type_loads() {
@@ -139,4 +139,77 @@ fn wrong_counts_are_refused() {
     says(&text, &["damaged"]);
     keys[16] = 3;
     says(&refusal(Gguf::from_bytes("m", keys)), &["tensor 1 of 6", "damaged"]);
+}
+
+/// A matrix of 4 rows of 64 values in Q8_0, and the same as floats.
+fn matrix() -> (Tensor, Vec<f32>) {
+    let values: Vec<f32> = (0..256).map(|i| (i as f32 * 0.37).sin()).collect();
+    let data = quant::encode(GgmlType::Q8_0, &values).unwrap();
+    let tensor = Tensor::owned("m", &[64, 4], GgmlType::Q8_0, data).unwrap();
+    let decoded = decoded(&tensor);
+    (tensor, decoded)
+}
+
+fn decoded(tensor: &Tensor) -> Vec<f32> {
+    let mut values = vec![0.0; tensor.elements() as usize];
+    quant::decode(tensor.ty(), tensor.data(), &mut values).unwrap();
+    values
+}
+
+#[test]
+fn parts_rows_and_columns_hold_their_values() {
+    let (m, values) = matrix();
+    let part = m.part("p", 1, &[64, 1, 2]).unwrap();
+    assert_eq!((part.name(), part.dims(), decoded(&part)), ("p", &[64, 1, 2][..], values[64..192].to_vec()));
+    let again = part.part("q", 1, &[64]).unwrap();
+    assert_eq!(decoded(&again), values[128..192]);
+    let gathered = m.gathered([3, 0, 3]).unwrap();
+    assert_eq!(gathered.dims(), [64, 3]);
+    assert_eq!(decoded(&gathered), [&values[192..], &values[..64], &values[192..]].concat());
+    let columns = m.columns(32..64).unwrap();
+    assert_eq!(columns.dims(), [32, 4]);
+    assert_eq!(decoded(&columns), values.chunks(64).flat_map(|row| row[32..].to_vec()).collect::<Vec<_>>());
+}
+
+#[test]
+fn parts_that_do_not_exist_are_refused() {
+    let (m, _) = matrix();
+    let sentences = [
+        (m.part("p", 3, &[64, 2]), "no part of [64, 4]"),
+        (m.part("p", 0, &[32, 4]), "no part of [64, 4]"),
+        (m.part("p", u64::MAX, &[64, 2]), "no part of [64, 4]"),
+        (m.part("p", 0, &[64, u64::MAX, 2]), "no part of [64, 4]"),
+        (m.gathered([4]), "there is no row 4, only 4"),
+        (m.columns(16..64), "cut a block"),
+        (m.columns(0..96), "do not exist"),
+        (m.columns(0..u64::MAX), "do not exist"),
+        (Tensor::owned("m", &[64, 5], GgmlType::Q8_0, m.data().to_vec()), "needs 340 bytes"),
+        (Tensor::owned("m", &[], GgmlType::F32, Vec::new()), "has 0 dimensions"),
+    ];
+    for (made, words) in sentences {
+        let text = made.unwrap_err().to_string();
+        assert!(text.starts_with("tensor m: ") || text.starts_with("tensor p: "), "{text}");
+        says(&text, &[words]);
+    }
+    let twice = Gguf::from_tensors(Metadata::new("both"), vec![m.clone(), m]);
+    says(&refusal(twice), &["both: two tensors are named m"]);
+}
+
+#[test]
+fn tensors_are_converted_while_they_are_written() {
+    let (m, values) = matrix();
+    let mut w = Writer::new();
+    for ty in [GgmlType::F32, GgmlType::Q8_0, GgmlType::BF16] {
+        w.converted(ty.name(), &m, ty).unwrap();
+    }
+    says(&w.converted("no", &m, GgmlType::Q2_K).unwrap_err().to_string(), &["tensor no cannot be written as Q2_K"]);
+    let dir = folder();
+    let (path, mut told) = (dir.path().join("m.gguf"), 0);
+    w.write_with(&path, &mut |bytes| told += bytes).unwrap();
+    assert_eq!(told, w.data_bytes());
+    assert_eq!(std::fs::read(&path).unwrap(), w.to_bytes().unwrap());
+    let gguf = Gguf::open(&path).unwrap();
+    assert_eq!(decoded(gguf.require("F32").unwrap()), values);
+    assert_eq!(gguf.require("Q8_0").unwrap().data(), m.data());
+    assert_eq!(gguf.require("BF16").unwrap().data(), quant::encode(GgmlType::BF16, &values).unwrap());
 }

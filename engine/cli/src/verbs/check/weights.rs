@@ -2,9 +2,8 @@
 
 use super::{Model, Report};
 use crate::facts::is_routed;
-use crate::output;
+use crate::{load, output};
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -26,7 +25,7 @@ struct Piece<'a> {
 pub(super) fn finite(model: &Model<'_>) -> Result<Report> {
     let tensors = model.gguf.tensors();
     let pieces: Vec<Piece<'_>> = tensors.iter().enumerate().flat_map(|(i, t)| pieces_of(i, t)).collect();
-    let bar = progress(model.facts.sizes.tensor_bytes);
+    let bar = load::byte_bar(model.facts.sizes.tensor_bytes);
     // By tensor and expert, so that the report does not depend on which thread was first.
     let found: Mutex<BTreeMap<(usize, Option<usize>), usize>> = Mutex::default();
     let next = AtomicUsize::new(0);
@@ -81,17 +80,4 @@ fn pieces_of(index: usize, tensor: &Tensor) -> impl Iterator<Item = Piece<'_>> {
         let expert = experts.map(|_| i);
         expert_data.chunks(step).map(move |data| Piece { tensor: index, expert, data })
     })
-}
-
-/// A bar on stderr, shown only when that is a terminal.
-fn progress(bytes: u64) -> ProgressBar {
-    let bar = ProgressBar::new(bytes);
-    let style = ProgressStyle::with_template(
-        "{bar:30} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left",
-    );
-    // The template is a constant; should it be refused, the default style is a bar as well.
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar
 }
