@@ -93,7 +93,8 @@ impl<O: Ops> Model<O> {
                 self.ops().cache_bytes(keys) + self.ops().cache_bytes(values) + index
             }
         });
-        4 * l.fixed() + caches.sum::<usize>() + 4 * state.tokens.capacity() + 8 * state.stamps.capacity()
+        let window = 4 * state.window.values(self.config());
+        4 * l.fixed() + caches.sum::<usize>() + window + 4 * state.tokens.capacity() + 8 * state.stamps.capacity()
     }
 
     /// A state of its own that stands where a snapshot of `state` was taken. Snapshots of `state` up to there are good
@@ -144,10 +145,10 @@ impl<O: Ops> Model<O> {
     pub fn save_state(&self, state: &State<O>, out: &mut dyn Write) -> Result<()> {
         // Spelt out so that a new part of a state is not forgotten here.
         let State { tokens, stamps: _, next_stamp: _, layers, ngram, capacity: _, broken, window: _ } = state;
-        state.refuse_window()?;
         if *broken {
             return Err(Error::State("a state left by a failed pass cannot be saved"));
         }
+        state.refuse_window()?;
         let l = Lengths::of(self.config());
         for part in tokens.chunks(PIECE) {
             let bytes: Vec<u8> = part.iter().flat_map(|t| t.to_le_bytes()).collect();

@@ -57,6 +57,14 @@ impl<O: Ops> Window<O> {
         self.tokens.clear();
     }
 
+    /// Values that the buffers hold.
+    pub(crate) fn values(&self, config: &ModelConfig) -> usize {
+        let shape = config.delta.shape();
+        let delta = shape.channels() + (shape.key_heads + shape.value_heads) * shape.dim + shape.value_heads;
+        let layers = self.layers.iter().flatten().count();
+        self.room * (layers * delta + self.ngram.as_ref().map_or(0, |_| config.residual_len()))
+    }
+
     /// The notes of a layer.
     pub(crate) fn layer(&mut self, layer: usize) -> Option<&mut DeltaNotes<O::Buf>> {
         self.layers.get_mut(layer)?.as_mut()

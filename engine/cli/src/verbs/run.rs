@@ -122,7 +122,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     };
     let session = engine.session(context, settings.engine.prefill_chunk).with_checkpoints(checkpoints);
     let mut on = match &prompt {
-        Some(_) if options.raw => On::Raw(session),
+        Some(_) if options.raw => On::Raw(Box::new(session)),
         _ => {
             let chat = chat(session, &settings);
             On::Chat(Box::new(Kept::new(&gguf, chat, &settings, options.resume, options.quiet)?))
@@ -152,7 +152,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
 
 /// What a prompt is put to.
 enum On<'e> {
-    Raw(Session<'e, CpuOps>),
+    Raw(Box<Session<'e, CpuOps>>),
     Chat(Box<Kept<'e>>),
 }
 

@@ -119,8 +119,7 @@ impl<O: Ops> DraftLayer<O> {
         self.norm
     }
 
-    /// Changes how the residual streams that enter a cell are normalised. Cells made before stay as they are, so a
-    /// comparison of the two readings starts with new states.
+    /// Changes how the residual streams that enter a cell are normalised, in the states made from now on.
     pub fn set_hidden_norm(&mut self, norm: HiddenNorm) {
         self.norm = norm;
     }
@@ -128,7 +127,7 @@ impl<O: Ops> DraftLayer<O> {
     /// A state before the first token, for sequences of at most `capacity` tokens.
     pub fn new_state(&self, model: &Model<O>, capacity: usize) -> DraftState<O> {
         let a = model.config().attention;
-        DraftState::new(model.ops(), a.kv_heads * a.dim, capacity)
+        DraftState::new(model.ops(), a.kv_heads * a.dim, capacity, self.norm)
     }
 
     /// Takes note of tokens that the model has read: those at the positions from `first` on, which must be where the
@@ -207,6 +206,23 @@ impl<O: Ops> DraftLayer<O> {
         limits: DraftLimits,
         choose: &mut dyn FnMut(&Candidates<'_>) -> usize,
     ) -> Result<Vec<Draft>> {
+        self.draft_while(model, state, token, limits, choose, &mut |_| true)
+    }
+
+    /// [`draft`](DraftLayer::draft), asking before each step but the first whether it is worth making, given the guesses
+    /// so far.
+    ///
+    /// # Errors
+    /// As [`draft`](DraftLayer::draft).
+    pub fn draft_while(
+        &self,
+        model: &Model<O>,
+        state: &mut DraftState<O>,
+        token: u32,
+        limits: DraftLimits,
+        choose: &mut dyn FnMut(&Candidates<'_>) -> usize,
+        go_on: &mut dyn FnMut(&[Draft]) -> bool,
+    ) -> Result<Vec<Draft>> {
         check_tokens(model, &[token])?;
         let ops = model.ops();
         state.drop_drafts(ops);
@@ -217,7 +233,7 @@ impl<O: Ops> DraftLayer<O> {
             return Ok(Vec::new());
         }
         let last = ops.duplicate(last);
-        let drafts = self.chain(model, state, token, last, limits, choose);
+        let drafts = self.chain(model, state, (token, last), limits, choose, go_on);
         match &drafts {
             Ok(_) => state.end_draft(ops, token),
             Err(_) => state.drop_drafts(ops),
@@ -229,17 +245,20 @@ impl<O: Ops> DraftLayer<O> {
         &self,
         model: &Model<O>,
         state: &mut DraftState<O>,
-        token: u32,
-        last: O::Buf,
+        (mut token, mut residual): (u32, O::Buf),
         limits: DraftLimits,
         choose: &mut dyn FnMut(&Candidates<'_>) -> usize,
+        go_on: &mut dyn FnMut(&[Draft]) -> bool,
     ) -> Result<Vec<Draft>> {
         let (ids, head, count) = match &self.subset {
             None => (None, model.head_matrix(), model.config().vocab),
             Some(s) => (Some(s.ids.as_slice()), &s.head, s.ids.len()),
         };
-        let (mut token, mut residual, mut drafts) = (token, last, Vec::new());
+        let mut drafts = Vec::new();
         for position in (state.len() - 1..state.capacity()).take(limits.most) {
+            if !drafts.is_empty() && !go_on(&drafts) {
+                break;
+            }
             residual = self.cell(model, state, &residual, token, position)?;
             let logits = model.head(&self.head_in, head, count, &residual, position).map_err(drafting)?;
             let candidates = Candidates { position: position + 2, logits: &logits, ids };
@@ -256,9 +275,9 @@ impl<O: Ops> DraftLayer<O> {
     }
 
     /// Residual streams joined with the tokens that follow them: what the layer works on.
-    fn join(&self, model: &Model<O>, residual: &O::Buf, tokens: &[u32], first: usize) -> Result<O::Buf> {
+    fn join(&self, model: &Model<O>, norm: HiddenNorm, residual: &O::Buf, tokens: &[u32], first: usize) -> Result<O::Buf> {
         let (c, ops) = (model.config(), model.ops());
-        let groups = match self.norm {
+        let groups = match norm {
             HiddenNorm::Whole => 1,
             HiddenNorm::PerStream => c.streams,
         };
@@ -281,7 +300,7 @@ impl<O: Ops> DraftLayer<O> {
         tokens: &[u32],
         first: usize,
     ) -> Result<()> {
-        let r = self.join(model, residual, tokens, first)?;
+        let r = self.join(model, state.hidden_norm(), residual, tokens, first)?;
         let (x, _) = model.mix(&self.attention_in, &r);
         let w = &self.attention;
         let [k, v] = model.ops().mul_all([&w.k, &w.v], &x);
@@ -298,7 +317,7 @@ impl<O: Ops> DraftLayer<O> {
         token: u32,
         position: usize,
     ) -> Result<O::Buf> {
-        let mut r = self.join(model, residual, &[token], position)?;
+        let mut r = self.join(model, state.hidden_norm(), residual, &[token], position)?;
         let (x, weights) = model.mix(&self.attention_in, &r);
         let (keys, values) = (&mut state.keys, &mut state.values);
         let y = model.attention(self.block, &self.attention, &x, position, 1, keys, values, None).map_err(drafting)?;

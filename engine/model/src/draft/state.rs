@@ -1,5 +1,6 @@
 //! What the draft layer carries from token to token.
 
+use super::HiddenNorm;
 use crate::error::{Error, Result};
 use crate::ops::Ops;
 
@@ -20,6 +21,7 @@ pub struct DraftState<O: Ops> {
     capacity: usize,
     /// The token with which a draft made the last position's cell, which is then in the caches.
     drafted: Option<u32>,
+    norm: HiddenNorm,
 }
 
 /// A point that a [`DraftState`] can return to; to be taken and restored together with the model's
@@ -31,7 +33,7 @@ pub struct DraftSnapshot<O: Ops> {
 }
 
 impl<O: Ops> DraftState<O> {
-    pub(crate) fn new(ops: &O, row: usize, capacity: usize) -> DraftState<O> {
+    pub(crate) fn new(ops: &O, row: usize, capacity: usize, norm: HiddenNorm) -> DraftState<O> {
         DraftState {
             keys: ops.cache(row, capacity),
             values: ops.cache(row, capacity),
@@ -41,7 +43,19 @@ impl<O: Ops> DraftState<O> {
             next_stamp: 0,
             capacity,
             drafted: None,
+            norm,
         }
+    }
+
+    /// How the residual streams that enter a cell are normalised.
+    pub fn hidden_norm(&self) -> HiddenNorm {
+        self.norm
+    }
+
+    /// Changes that from here on. Cells made before stay as they are: a draft is none the wiser for it, but a comparison
+    /// of the two readings is blurred.
+    pub fn set_hidden_norm(&mut self, norm: HiddenNorm) {
+        self.norm = norm;
     }
 
     /// Tokens taken note of.
