@@ -229,7 +229,8 @@ class Measure:
 
 def strata_command(args, model, measure, number):
     command = [str(args.strata), "bench", measure.kind, str(model), "--threads", str(args.threads)]
-    command += ["--prompt-tokens", str(measure.prompt)]
+    # llama.cpp has no drafts for this architecture: both write token by token.
+    command += ["--prompt-tokens", str(measure.prompt), "--spec", "0"]
     if measure.output:
         # The first token of an answer comes with the prompt and is not timed.
         command += ["--output-tokens", str(measure.output + 1)]

@@ -46,6 +46,7 @@ pub(crate) fn flags_of(knob: &'static Knob, default: &str) -> Vec<Arg> {
     let heading = match knob.section() {
         "engine" => "Engine",
         "cache" => "Conversation cache",
+        "speculation" => "Speculation",
         "sampling" => "Sampling",
         "chat" => "Conversation",
         other => other,

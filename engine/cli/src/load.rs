@@ -1,13 +1,15 @@
 //! From an open file to a loaded engine, with a progress bar.
 
+use crate::builtin;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Instant;
 use strata_config::Settings;
 use strata_cpu::{Cpu, Isa};
-use strata_gguf::Gguf;
-use strata_model::CpuOps;
-use strata_runtime::Engine;
+use strata_gguf::{Gguf, SafeTensors};
+use strata_model::{CpuOps, HiddenNorm, draft_from_safetensors};
+use strata_policy::window::{Settings as PolicySettings, Source};
+use strata_runtime::{DraftNorm, Engine, SpeculationParams};
 
 /// Loads the engine; returns it with the seconds that took.
 pub(crate) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
@@ -19,8 +21,61 @@ pub(crate) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(E
         bar.set_position(progress.layers as u64);
     });
     bar.finish_and_clear();
-    Ok((engine?, start.elapsed().as_secs_f64()))
+    let mut engine = engine?;
+    if speculation(settings).policy.source.mtp() {
+        add_draft_layer(&mut engine, gguf, settings)?;
+    }
+    Ok((engine, start.elapsed().as_secs_f64()))
 }
+
+/// What the settings say about drafts.
+pub(crate) fn speculation(settings: &Settings) -> SpeculationParams {
+    let s = &settings.speculation;
+    let source = match s.draft.as_str() {
+        _ if s.spec == Some(0) => Source::None,
+        "mtp" => Source::Mtp,
+        "lookup" => Source::Lookup,
+        "none" => Source::None,
+        _ => Source::Both,
+    };
+    let norm = match s.draft_norm.as_str() {
+        "whole" => DraftNorm::Fixed(HiddenNorm::Whole),
+        "per-stream" => DraftNorm::Fixed(HiddenNorm::PerStream),
+        _ => DraftNorm::Auto,
+    };
+    let default = PolicySettings::default();
+    let max_rows = s.spec.map_or(default.max_rows, |drafts| drafts + 1);
+    let policy = PolicySettings { source, fixed: s.spec, max_rows, confidence_floor: s.draft_floor, ..default };
+    SpeculationParams { policy, norm }
+}
+
+/// Finds the draft layer and gives it to the engine. Only one that was named must be there.
+fn add_draft_layer(engine: &mut Engine<CpuOps>, gguf: &Gguf, settings: &Settings) -> Result<()> {
+    let layers = engine.model().config().layers.len();
+    if let Some(path) = &settings.speculation.draft_model {
+        let safetensors = path.is_dir() || path.extension().is_some_and(|e| e == "safetensors" || e == "json");
+        let file = match safetensors {
+            true => draft_from_safetensors(&SafeTensors::open(path, "mtp.")?, layers)?,
+            false => Gguf::open(path)?,
+        };
+        return Ok(engine.add_draft_layer(&file)?);
+    }
+    if let Some(own) = builtin::draft_layer(gguf)? {
+        return Ok(engine.add_draft_layer(&draft_from_safetensors(&own, layers)?)?);
+    }
+    if engine.add_draft_layer(gguf).is_ok() {
+        return Ok(());
+    }
+    let model = settings.engine.model.as_deref();
+    let folder = model.and_then(|m| if m.is_dir() { Some(m) } else { m.parent() });
+    match folder.map(|folder| folder.join(BESIDE)).filter(|path| path.exists()) {
+        Some(path) => engine.add_draft_layer(&Gguf::open(&path)?).context("the draft layer beside the model"),
+        None => Ok(()),
+    }
+}
+
+/// The name under which a draft layer is found beside a model.
+const BESIDE: &str = "mtp.gguf";
 
 /// The instruction set that `--isa` names, which this processor may lack.
 pub(crate) fn isa(settings: &Settings) -> Result<Isa> {

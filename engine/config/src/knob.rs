@@ -32,6 +32,9 @@ pub struct Knob {
     pub verbs: &'static [Verb],
 }
 
+/// The word for a number that is found by the program.
+const AUTO: &str = "auto";
+
 /// A verb of the binary that takes knobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
@@ -48,6 +51,13 @@ pub enum Verb {
 pub enum Kind {
     /// A whole number within bounds, both included.
     Int {
+        /// The smallest value.
+        min: u64,
+        /// The largest value.
+        max: u64,
+    },
+    /// A whole number within bounds, both included, or `auto`.
+    IntOrAuto {
         /// The smallest value.
         min: u64,
         /// The largest value.
@@ -74,13 +84,13 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// Of a [`Kind::Int`].
+    /// Of a [`Kind::Int`] or [`Kind::IntOrAuto`].
     Int(u64),
     /// Of a [`Kind::Float`].
     Float(f64),
     /// Of a [`Kind::Bool`].
     Bool(bool),
-    /// Of a [`Kind::Text`] or [`Kind::Choice`].
+    /// Of a [`Kind::Text`] or [`Kind::Choice`], or the `auto` of a [`Kind::IntOrAuto`].
     Text(String),
     /// Of a [`Kind::Path`].
     Path(PathBuf),
@@ -99,6 +109,8 @@ impl Knob {
         let word = text.trim();
         let value = match self.kind {
             Kind::Int { min, max } => word.parse().ok().filter(|v| (min..=max).contains(v)).map(Value::Int),
+            Kind::IntOrAuto { .. } if word.eq_ignore_ascii_case(AUTO) => Some(Value::Text(AUTO.into())),
+            Kind::IntOrAuto { min, max } => word.parse().ok().filter(|v| (min..=max).contains(v)).map(Value::Int),
             Kind::Float { min, max } => {
                 // A NaN is in no range, and an infinity in none of ours.
                 word.parse().ok().filter(|v| (min..=max).contains(v)).map(Value::Float)
@@ -142,6 +154,7 @@ impl Knob {
             Kind::Bool => "BOOL".into(),
             Kind::Text => "TEXT".into(),
             Kind::Path => "PATH".into(),
+            Kind::IntOrAuto { .. } => "auto|N".into(),
             Kind::Choice(words) => words.join("|"),
         }
     }
@@ -164,6 +177,7 @@ impl fmt::Display for Kind {
         match self {
             Kind::Int { min, max: u64::MAX } => write!(f, "a whole number, at least {min} and below 2^64"),
             Kind::Int { min, max } => write!(f, "a whole number from {min} to {max}"),
+            Kind::IntOrAuto { min, max } => write!(f, "auto or a whole number from {min} to {max}"),
             Kind::Float { min, max } => write!(f, "a number from {min} to {max}"),
             Kind::Bool => f.write_str("true or false"),
             Kind::Text => f.write_str("text"),
@@ -219,6 +233,17 @@ mod tests {
         assert_eq!(float.parse("1e-1"), Ok(Value::Float(0.1)));
         for bad in ["2.01", "nan", "inf", "-inf", "1,5"] {
             assert!(float.parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_number_may_be_left_to_the_program() {
+        let spec = knob(Kind::IntOrAuto { min: 0, max: 15 });
+        assert_eq!(spec.parse("AUTO"), Ok(Value::Text("auto".into())));
+        assert_eq!(spec.parse("15"), Ok(Value::Int(15)));
+        for bad in ["16", "-1", "", "some"] {
+            let e = spec.parse(bad).unwrap_err().to_string();
+            assert_eq!(e, format!("part.name is \"{bad}\", expected auto or a whole number from 0 to 15"));
         }
     }
 

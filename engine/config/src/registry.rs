@@ -181,6 +181,60 @@ pub static PARK_DISK: Knob = Knob {
     ..PLAIN
 };
 
+/// `speculation.spec`
+pub static SPEC: Knob = Knob {
+    key: "speculation.spec",
+    flag: "spec",
+    env: "STRATA_SPEC",
+    kind: Kind::IntOrAuto { min: 0, max: 15 },
+    help: "Drafts of each round of decoding; auto = as many as are worth their time; 0 = none",
+    long_help: "Drafts are guesses at the next tokens, of which several are verified in one pass. The answer is the same \
+                with and without them.",
+    ..PLAIN
+};
+
+/// `speculation.draft`
+pub static DRAFT: Knob = Knob {
+    key: "speculation.draft",
+    flag: "draft",
+    env: "STRATA_DRAFT",
+    kind: Kind::Choice(&["both", "mtp", "lookup", "none"]),
+    help: "Where drafts come from: the draft layer (mtp), earlier places of the text (lookup), or both",
+    ..PLAIN
+};
+
+/// `speculation.draft_floor`
+pub static DRAFT_FLOOR: Knob = Knob {
+    key: "speculation.draft_floor",
+    flag: "draft-floor",
+    env: "STRATA_DRAFT_FLOOR",
+    kind: Kind::Float { min: 0.0, max: 1.0 },
+    help: "The draft layer's guesses of less probability end a round's drafts; 0 = none do",
+    ..PLAIN
+};
+
+/// `speculation.draft_model`
+pub static DRAFT_MODEL: Knob = Knob {
+    key: "speculation.draft_model",
+    flag: "draft-model",
+    env: "STRATA_DRAFT_MODEL",
+    kind: Kind::Path,
+    help: "The draft layer: a .gguf of `strata pack mtp`, or the original checkpoint's file or folder",
+    unset: Some("the model file's own, or mtp.gguf beside it"),
+    ..PLAIN
+};
+
+/// `speculation.draft_norm`
+pub static DRAFT_NORM: Knob = Knob {
+    key: "speculation.draft_norm",
+    flag: "draft-norm",
+    env: "STRATA_DRAFT_NORM",
+    kind: Kind::Choice(&["auto", "whole", "per-stream"]),
+    help: "How the draft layer norms its input: one mean over all streams, or one for each; auto = tries both",
+    long_help: "Published engines differ in it. The right one has more drafts accepted; answers are the same.",
+    ..PLAIN
+};
+
 /// `sampling.temp`
 pub static TEMP: Knob = Knob {
     key: "sampling.temp",
@@ -340,6 +394,11 @@ pub static KNOBS: &[&Knob] = &[
     &CONVERSATION_RAM,
     &PARK,
     &PARK_DISK,
+    &SPEC,
+    &DRAFT,
+    &DRAFT_FLOOR,
+    &DRAFT_MODEL,
+    &DRAFT_NORM,
     &TEMP,
     &TOP_K,
     &TOP_P,
@@ -398,7 +457,7 @@ mod tests {
     fn ranges_are_not_empty() {
         for k in KNOBS {
             match k.kind {
-                Kind::Int { min, max } => assert!(min < max, "{}", k.key),
+                Kind::Int { min, max } | Kind::IntOrAuto { min, max } => assert!(min < max, "{}", k.key),
                 Kind::Float { min, max } => assert!(min < max && min.is_finite() && max.is_finite(), "{}", k.key),
                 Kind::Choice(words) => assert!(words.len() > 1, "{}", k.key),
                 Kind::Bool | Kind::Text | Kind::Path => {}

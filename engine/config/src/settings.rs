@@ -41,6 +41,21 @@ pub struct Cache {
     pub park_disk: usize,
 }
 
+/// How answers are drafted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Speculation {
+    /// Drafts of each round; `None` = as many as are worth their time, 0 = none.
+    pub spec: Option<usize>,
+    /// `both`, `mtp`, `lookup` or `none`.
+    pub draft: String,
+    /// The least probability of the draft layer's drafts; 0 = any.
+    pub draft_floor: f32,
+    /// `None` = the model file's own draft layer, or `mtp.gguf` beside it.
+    pub draft_model: Option<PathBuf>,
+    /// `auto`, `whole` or `per-stream`.
+    pub draft_norm: String,
+}
+
 /// How tokens are drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
@@ -82,6 +97,8 @@ pub struct Settings {
     pub engine: Engine,
     /// What is kept of conversations.
     pub cache: Cache,
+    /// How answers are drafted.
+    pub speculation: Speculation,
     /// How tokens are drawn.
     pub sampling: Sampling,
     /// How a conversation is put to the model.
@@ -117,6 +134,13 @@ impl Settings {
                 conversation_ram: values.int(&CONVERSATION_RAM)?,
                 park: values.get(&PARK).and_then(Value::as_path).map(Into::into),
                 park_disk: values.int(&PARK_DISK)?,
+            },
+            speculation: Speculation {
+                spec: values.get(&SPEC).and_then(Value::as_u64).map(|n| n as usize),
+                draft: values.text(&DRAFT)?,
+                draft_floor: values.float(&DRAFT_FLOOR)?,
+                draft_model: values.get(&DRAFT_MODEL).and_then(Value::as_path).map(Into::into),
+                draft_norm: values.text(&DRAFT_NORM)?,
             },
             sampling: Sampling {
                 temp: values.float(&TEMP)?,
@@ -275,7 +299,8 @@ mod tests {
             "x.toml",
             "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nisa = 'scalar'\nprefill_chunk = 3\n[cache]\ncheckpoint_every = 1\n\
              checkpoints = 2\ncheckpoint_ram = 3\nconversations = 4\nconversation_ram = 5\npark = 'p'\n\
-             park_disk = 6\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
+             park_disk = 6\n[speculation]\nspec = 3\ndraft = 'mtp'\ndraft_floor = 0.5\ndraft_model = 'd'\n\
+             draft_norm = 'whole'\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
              min_p = 0.125\nrepeat_penalty = 1.5\nrepeat_last_n = 9\npresence_penalty = -1\nfrequency_penalty = 2\n\
              seed = 12\nmax_tokens = 13\n[chat]\nsystem = 's'\nthink = true",
         )
@@ -296,6 +321,14 @@ mod tests {
             park_disk: 6,
         };
         assert_eq!(s.cache, want);
+        let want = Speculation {
+            spec: Some(3),
+            draft: "mtp".into(),
+            draft_floor: 0.5,
+            draft_model: Some("d".into()),
+            draft_norm: "whole".into(),
+        };
+        assert_eq!(s.speculation, want);
         let want = Sampling {
             temp: 0.5,
             top_k: 5,

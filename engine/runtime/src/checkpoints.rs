@@ -6,9 +6,10 @@
 
 use crate::error::Result;
 use crate::session::{Event, Session};
+use crate::speculation::{SidePoint, Speculator};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use strata_model::{Model, Ops, Silent, Snapshot, State, Want};
+use strata_model::{Model, Ops, Output, Silent, Snapshot, State, Want};
 
 /// A checkpoint that would cost a pass of its own is not taken so few tokens behind another.
 const GAP: usize = 16;
@@ -86,6 +87,8 @@ pub(crate) struct Checkpoint<O: Ops> {
     pub(crate) pinned: bool,
     /// At the end of a prompt: what the model said there, so that the same prompt again needs no reading.
     pub(crate) logits: Option<Vec<f32>>,
+    /// Where the draft layer was, if it had read along.
+    pub(crate) side: Option<SidePoint<O>>,
 }
 
 /// The checkpoints of one sequence, shortest first, which is oldest first too.
@@ -147,7 +150,14 @@ impl<O: Ops> Checkpoints<O> {
     }
 
     /// Takes a checkpoint where the state is.
-    fn take(&mut self, model: &Model<O>, state: &State<O>, pinned: bool, logits: Option<&[f32]>) -> Result<()> {
+    fn take(
+        &mut self,
+        model: &Model<O>,
+        state: &State<O>,
+        pinned: bool,
+        logits: Option<&[f32]>,
+        side: Option<SidePoint<O>>,
+    ) -> Result<()> {
         let len = state.tokens().len();
         if self.params.count == 0 || len == 0 {
             return Ok(());
@@ -162,7 +172,7 @@ impl<O: Ops> Checkpoints<O> {
         }
         self.make_room(checkpoint_bytes(model));
         let snapshot = model.snapshot(state)?;
-        self.points.push(Arc::new(Checkpoint { snapshot, pinned, logits: logits.map(<[f32]>::to_vec) }));
+        self.points.push(Arc::new(Checkpoint { snapshot, pinned, logits: logits.map(<[f32]>::to_vec), side }));
         Ok(())
     }
 
@@ -190,7 +200,7 @@ impl<O: Ops> Checkpoints<O> {
 
 /// Bytes of one checkpoint at most.
 pub(crate) fn checkpoint_bytes<O: Ops>(model: &Model<O>) -> usize {
-    model.snapshot_bytes() + 4 * model.config().vocab
+    model.snapshot_bytes() + 4 * (model.config().vocab + model.config().residual_len())
 }
 
 impl<O: Ops> Session<'_, O> {
@@ -212,6 +222,12 @@ impl<O: Ops> Session<'_, O> {
         }
     }
 
+    /// Takes a checkpoint where the session is.
+    fn checkpoint(&mut self, pinned: bool, logits: Option<&[f32]>) -> Result<()> {
+        let side = self.speculator.point(self.engine, self.state.tokens().len());
+        self.checkpoints.take(self.engine.model(), &self.state, pinned, logits, side)
+    }
+
     /// Brings the state to the longest known beginning of a prompt. Returns its length, and the logits behind it if that
     /// is the whole prompt.
     pub(crate) fn resume(&mut self, prompt: &[u32]) -> Result<(usize, Option<Vec<f32>>)> {
@@ -220,10 +236,11 @@ impl<O: Ops> Session<'_, O> {
         let model = self.engine.model();
         match way {
             // What comes now may be taken back: the end of what was known is a point to return to, and costs no pass.
-            Way::On => self.checkpoints.take(model, &self.state, false, None)?,
+            Way::On => self.checkpoint(false, None)?,
             Way::Back(point) => {
                 model.restore(&mut self.state, &point.snapshot)?;
                 self.checkpoints.truncate(at);
+                self.speculator.restore(self.engine, point.side.as_ref());
                 if at == prompt.len() {
                     return Ok((at, point.logits.clone()));
                 }
@@ -251,19 +268,21 @@ impl<O: Ops> Session<'_, O> {
             let now = rest.len().min(self.chunk).min(stop.unwrap_or(of) - at);
             model.prefetch(&self.state, &rest[..rest.len().min(now + self.chunk)]);
             let want = if now == rest.len() { Want::Last } else { Want::Nothing };
-            let logits = model.forward(&mut self.state, &rest[..now], want, &mut Silent)?.logits;
+            let Output { logits, residual } = model.forward(&mut self.state, &rest[..now], want, &mut Silent)?;
+            self.speculator.follow(self.engine, at, &rest[..now], &residual, self.state.capacity());
+            drop(residual);
             let read = at + now;
             on_event(Event::Prompt { read, of });
             let last = self.checkpoints.last();
             if read == of {
                 // Where the answer starts, unless a mark just before it serves those who come back here.
                 if !(prompt.ends_with_mark() && last > 0 && last + GAP > of) {
-                    self.checkpoints.take(model, &self.state, false, Some(&logits))?;
+                    self.checkpoint(false, Some(&logits))?;
                 }
                 return Ok(Some(logits));
             }
             if stop == Some(read) || every > 0 && read - last >= every {
-                self.checkpoints.take(model, &self.state, prompt.pinned() == Some(read), None)?;
+                self.checkpoint(prompt.pinned() == Some(read), None)?;
             }
         }
     }
@@ -275,6 +294,7 @@ impl<'e, O: Ops> Session<'e, O> {
         let state = self.engine.model().branch(&self.state, &point.snapshot)?;
         let mut checkpoints = self.checkpoints.clone();
         checkpoints.truncate(point.snapshot.len());
-        Ok(Session { engine: self.engine, state, checkpoints, chunk: self.chunk, reread: 0 })
+        let speculator = Speculator::new(self.speculator.params());
+        Ok(Session { engine: self.engine, state, checkpoints, chunk: self.chunk, reread: 0, speculator })
     }
 }

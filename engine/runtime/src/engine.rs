@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::session::Session;
 use strata_gguf::{ChatTemplate, Gguf, Tokenizer};
-use strata_model::{Model, Ops, Progress};
+use strata_model::{DraftLayer, Model, Ops, Progress};
 
 /// The literals between which a model thinks.
 const THINK: (&str, &str) = ("<think>", "</think>");
@@ -17,6 +17,7 @@ pub struct Engine<O: Ops> {
     think: Option<(u32, u32)>,
     name: String,
     warnings: Vec<String>,
+    draft: Option<DraftLayer<O>>,
 }
 
 impl<O: Ops> Engine<O> {
@@ -55,6 +56,7 @@ impl<O: Ops> Engine<O> {
             tokenizer,
             template,
             warnings,
+            draft: None,
         })
     }
 
@@ -71,6 +73,20 @@ impl<O: Ops> Engine<O> {
     /// The chat template, if the file has a usable one.
     pub fn template(&self) -> Option<&ChatTemplate> {
         self.template.as_ref()
+    }
+
+    /// Gives the engine a draft layer: from a file of one, or a model file that carries it.
+    ///
+    /// # Errors
+    /// The file has no draft layer, or one of another model.
+    pub fn add_draft_layer(&mut self, file: &Gguf) -> Result<()> {
+        self.draft = Some(DraftLayer::load(file, &self.model)?);
+        Ok(())
+    }
+
+    /// The draft layer, if there is one.
+    pub fn draft_layer(&self) -> Option<&DraftLayer<O>> {
+        self.draft.as_ref()
     }
 
     /// Tokens that end an answer.

@@ -10,12 +10,14 @@
 mod chat;
 mod checkpoints;
 mod conversations;
+mod decode;
 mod engine;
 mod error;
 mod marks;
 mod parking;
 mod sampler;
 mod session;
+mod speculation;
 
 pub use chat::{Chat, ChatOptions};
 pub use checkpoints::{CheckpointParams, Prompt};
@@ -26,3 +28,4 @@ pub use marks::ChatMarks;
 pub use parking::{Parked, Parking};
 pub use sampler::{Sampler, SamplingParams};
 pub use session::{Answer, Event, Finish, GenerateParams, Session, Timings};
+pub use speculation::{DraftNorm, OwnDrafts, Speculation, SpeculationParams, Tally};

@@ -216,6 +216,7 @@ impl Parking {
             return Err(refuse("it is damaged: its checksum is not that of its content".into()));
         }
         session.state = state;
+        session.speculator.clear();
         session.checkpoints.replace(points, checkpoint_bytes(session.engine.model()));
         Ok(note)
     }
@@ -369,7 +370,7 @@ fn read<O: Ops, R: Read>(input: &mut Hashing<R>, header: &Header, session: &Sess
         } else {
             None
         };
-        loaded.push(Checkpoint { snapshot, pinned: flags & PINNED != 0, logits });
+        loaded.push(Checkpoint { snapshot, pinned: flags & PINNED != 0, logits, side: None });
     }
     Ok((note, state, loaded))
 }

@@ -7,6 +7,7 @@
 //! the logits alone: not on how many draws were made before, nor on which positions were computed together.
 
 use std::collections::HashMap;
+use strata_model::Candidates;
 
 /// How tokens are chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,6 +90,23 @@ impl Sampler {
             }
         }
         best.0
+    }
+
+    /// Chooses among the draft layer's candidates with the noise of the position that the draft is for, so that it agrees
+    /// with the model's choice as often as the two see things alike. Returns an index.
+    pub(crate) fn pick_candidate(&self, candidates: &Candidates<'_>, sequence: &[u32], answered: usize) -> usize {
+        let (logits, p) = (candidates.logits, &self.params);
+        // Tokens ascend, so this is the whole vocabulary in order.
+        if candidates.token(logits.len().saturating_sub(1)) as usize + 1 == logits.len() {
+            return self.pick(logits, sequence, answered) as usize;
+        }
+        if p.temp <= 0.0 {
+            return candidates.best();
+        }
+        // Penalties and filters are left to the model: a draft that they would have changed is a wrong guess, no more.
+        let position = sequence.len() as u64;
+        let noisy = |i: usize| f64::from(logits[i]) / f64::from(p.temp) + gumbel(p.seed, position, candidates.token(i));
+        (0..logits.len()).max_by(|&a, &b| noisy(a).total_cmp(&noisy(b))).unwrap_or(0)
     }
 
     /// The penalised logits of the tokens that penalties touch.

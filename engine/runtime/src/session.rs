@@ -1,13 +1,15 @@
 //! One sequence on an engine: reading prompts and writing answers.
 
 use crate::checkpoints::{CheckpointParams, Checkpoints, Prompt};
+use crate::decode::Answering;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::sampler::{Sampler, SamplingParams};
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sampler::SamplingParams;
+use crate::speculation::{OwnDrafts, Speculation, SpeculationParams, Speculator};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use strata_gguf::{ControlText, StreamDecoder};
-use strata_model::{Ops, Silent, State, Want};
+use strata_model::{Ops, State};
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -96,6 +98,8 @@ pub struct Answer {
     pub finish: Finish,
     /// How long it took.
     pub timings: Timings,
+    /// What became of its drafts.
+    pub speculation: Speculation,
 }
 
 /// One sequence on an engine.
@@ -109,18 +113,33 @@ pub struct Session<'e, O: Ops> {
     pub(crate) checkpoints: Checkpoints<O>,
     pub(crate) chunk: usize,
     pub(crate) reread: usize,
+    pub(crate) speculator: Speculator<O>,
 }
 
 impl<'e, O: Ops> Session<'e, O> {
     pub(crate) fn new(engine: &'e Engine<O>, context: usize, chunk: usize) -> Session<'e, O> {
         let state = engine.model().new_state(context);
         let checkpoints = Checkpoints::new(CheckpointParams::default());
-        Session { engine, state, checkpoints, chunk: chunk.max(1), reread: 0 }
+        let speculator = Speculator::new(SpeculationParams::default());
+        Session { engine, state, checkpoints, chunk: chunk.max(1), reread: 0, speculator }
     }
 
     /// The session with other limits for its checkpoints.
     pub fn with_checkpoints(mut self, params: CheckpointParams) -> Session<'e, O> {
         self.checkpoints = Checkpoints::new(params);
+        self
+    }
+
+    /// The session with other drafts.
+    pub fn with_speculation(mut self, params: SpeculationParams) -> Session<'e, O> {
+        self.speculator = Speculator::new(params);
+        self
+    }
+
+    /// Has drafts come from a function instead: it is given the sequence, and how many can be used. The answer is the
+    /// same for all drafts.
+    pub fn with_own_drafts(mut self, own: OwnDrafts) -> Session<'e, O> {
+        self.speculator.set_own(own);
         self
     }
 
@@ -158,6 +177,7 @@ impl<'e, O: Ops> Session<'e, O> {
     pub fn clear(&mut self) {
         self.state = self.engine.model().new_state(self.state.capacity());
         self.checkpoints.points.clear();
+        self.speculator.clear();
     }
 
     /// Answers a prompt of tokens. See [`Session::generate_from`].
@@ -212,6 +232,7 @@ impl<'e, O: Ops> Session<'e, O> {
         let start = Instant::now();
         let tokens = &prompt.tokens;
         let (cached, logits) = self.resume(tokens)?;
+        self.speculator.begin(tokens);
         let mut answer = Writer::new(self.engine, tokens, params.show_control);
         let mut timings = Timings { prompt_tokens: tokens.len(), cached_tokens: cached, ..Timings::default() };
         on_event(Event::Prompt { read: cached, of: tokens.len() });
@@ -220,40 +241,21 @@ impl<'e, O: Ops> Session<'e, O> {
             known => known,
         };
         timings.prompt_seconds = start.elapsed().as_secs_f64();
-        let Some(mut logits) = logits else {
+        let Some(logits) = logits else {
             return Ok(answer.finish(Finish::Cancelled, timings, on_event));
         };
-        let model = self.engine.model();
-
-        let sampler = Sampler::new(params.sampling.clone());
         let writing = Instant::now();
-        let finish = loop {
-            if cancel.load(Ordering::Relaxed) {
-                break Finish::Cancelled;
-            }
-            let token = sampler.pick(&logits, self.state.tokens(), answer.tokens.len());
-            let stops = self.engine.stop_ids().contains(&token) && !params.ignore_stop;
-            answer.push(token, stops, on_event);
-            timings.output_tokens += 1;
-            if stops {
-                break Finish::Stop;
-            }
-            if params.max_tokens > 0 && answer.tokens.len() >= params.max_tokens {
-                break Finish::Length;
-            }
-            if self.state.tokens().len() >= self.state.capacity() {
-                break Finish::Context;
-            }
-            model.prefetch(&self.state, &[token]);
-            logits = model.forward(&mut self.state, &[token], Want::Last, &mut Silent)?.logits;
-        };
+        let finish = self.decode(&logits, &mut Answering { params, writer: &mut answer, on_event, cancel })?;
+        timings.output_tokens = answer.tokens.len();
         timings.output_seconds = writing.elapsed().as_secs_f64();
-        Ok(answer.finish(finish, timings, on_event))
+        let mut answer = answer.finish(finish, timings, on_event);
+        answer.speculation = self.speculator.stats.clone();
+        Ok(answer)
     }
 }
 
 /// Collects an answer and tells thinking from text.
-struct Writer {
+pub(crate) struct Writer {
     decoder: StreamDecoder,
     think: Option<(u32, u32)>,
     thinking_now: bool,
@@ -283,8 +285,13 @@ impl Writer {
         }
     }
 
+    /// The answer's tokens so far.
+    pub(crate) fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
     /// Takes a token; one that ends the answer is kept but not shown.
-    fn push(&mut self, token: u32, ends: bool, on_event: &mut dyn FnMut(Event<'_>)) {
+    pub(crate) fn push(&mut self, token: u32, ends: bool, on_event: &mut dyn FnMut(Event<'_>)) {
         self.tokens.push(token);
         if ends {
             return;
@@ -329,6 +336,13 @@ impl Writer {
 
     fn finish(mut self, finish: Finish, timings: Timings, on_event: &mut dyn FnMut(Event<'_>)) -> Answer {
         self.flush(on_event);
-        Answer { text: self.text, thinking: self.thinking.trim().to_owned(), tokens: self.tokens, finish, timings }
+        Answer {
+            text: self.text,
+            thinking: self.thinking.trim().to_owned(),
+            tokens: self.tokens,
+            finish,
+            timings,
+            speculation: Speculation::default(),
+        }
     }
 }

@@ -14,7 +14,9 @@ use std::sync::atomic::AtomicBool;
 use strata_config::Settings;
 use strata_gguf::Tokenizer;
 use strata_model::CpuOps;
-use strata_runtime::{Engine, Finish, GenerateParams, Timings};
+use strata_runtime::{
+    Answer, CheckpointParams, Engine, Finish, GenerateParams, Speculation, SpeculationParams, Timings,
+};
 
 /// Tokens and repetitions, at most.
 const MOST_TOKENS: usize = 1 << 20;
@@ -72,6 +74,7 @@ struct Sample {
     prompt: usize,
     repetition: usize,
     timings: Timings,
+    speculation: Speculation,
 }
 
 impl Plan {
@@ -109,7 +112,7 @@ impl Plan {
     fn run(
         &self,
         engine: &Engine<CpuOps>,
-        chunk: usize,
+        (chunk, speculation): (usize, SpeculationParams),
         corpus: &mut Corpus,
         cancel: &AtomicBool,
         done: &mut dyn FnMut(&Sample) -> Result<()>,
@@ -121,7 +124,9 @@ impl Plan {
             // Lengths take turns, so that whatever slows the machine for a while slows all of them.
             for &prompt in &self.prompts {
                 // A new session each time: what was read before must not help.
-                let mut session = engine.session(prompt + self.output + 1, chunk);
+                let session =
+                    engine.session(prompt + self.output + 1, chunk).with_checkpoints(CheckpointParams::none());
+                let mut session = session.with_speculation(speculation);
                 let answer = session.generate(corpus.take(prompt), &params, cancel, &mut |_| ())?;
                 if answer.finish == Finish::Cancelled {
                     return Err(Interrupted.into());
@@ -130,7 +135,8 @@ impl Plan {
                     bail!("the answer ended after {} of {} tokens", answer.tokens.len(), self.output);
                 }
                 if let Some(repetition) = (turn + 1).checked_sub(self.warm_up).filter(|r| *r > 0) {
-                    let sample = Sample { prompt, repetition, timings: answer.timings };
+                    let Answer { timings, speculation, .. } = answer;
+                    let sample = Sample { prompt, repetition, timings, speculation };
                     done(&sample)?;
                     samples.push(sample);
                 }
@@ -172,10 +178,16 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     // Otherwise the lines show how far it is.
     let bar = load::bar("measuring", "repetitions", !started.json);
     bar.set_length((plan.repetitions * plan.prompts.len()) as u64);
-    let samples = plan.run(&engine, settings.engine.prefill_chunk, &mut corpus, cancel, &mut |sample| {
-        bar.inc(1);
-        started.say(&line(kind, sample))
-    });
+    let samples = plan.run(
+        &engine,
+        (settings.engine.prefill_chunk, load::speculation(&settings)),
+        &mut corpus,
+        cancel,
+        &mut |sample| {
+            bar.inc(1);
+            started.say(&line(kind, sample))
+        },
+    );
     bar.finish_and_clear();
     let samples = samples?;
 
@@ -206,6 +218,11 @@ impl Plan {
             "threads": ops.threads(),
             "isa": ops.cpu().isa().name(),
             "prefill_chunk": settings.engine.prefill_chunk,
+            "spec": settings.speculation.spec,
+            "draft": settings.speculation.draft,
+            "draft_floor": settings.speculation.draft_floor,
+            "draft_norm": settings.speculation.draft_norm,
+            "draft_layer": engine.draft_layer().is_some(),
             "prompt_tokens": self.prompts,
             "output_tokens": self.output,
             "repetitions": self.repetitions,
@@ -219,7 +236,9 @@ impl Plan {
 /// The raw times of each repetition at one length.
 fn details(prompt: usize, samples: &[Sample]) -> Value {
     let timings: Vec<&Timings> = samples.iter().filter(|s| s.prompt == prompt).map(|s| &s.timings).collect();
-    json!({ "prompt_tokens": prompt, "timings": timings })
+    let speculation: Vec<&Speculation> =
+        samples.iter().filter(|s| s.prompt == prompt).map(|s| &s.speculation).collect();
+    json!({ "prompt_tokens": prompt, "timings": timings, "speculation": speculation })
 }
 
 fn headline(model: &Value, engine: &Engine<CpuOps>) -> String {
@@ -239,7 +258,12 @@ fn line(kind: Kind, sample: &Sample) -> String {
     let t = &sample.timings;
     let read = format!("{:>3}: read {} at {:.1} tokens/s", sample.repetition, t.prompt_tokens, t.prompt_rate());
     match kind {
-        Kind::Decode => format!("{read}, wrote {} at {:.1} tokens/s", t.output_tokens, t.output_rate()),
+        Kind::Decode => format!(
+            "{read}, wrote {} at {:.1} tokens/s, {:.2} a round",
+            t.output_tokens,
+            t.output_rate(),
+            sample.speculation.tokens_per_round(t.output_tokens)
+        ),
         Kind::Prefill => read,
     }
 }

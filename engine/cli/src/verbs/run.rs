@@ -120,7 +120,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     } else {
         CheckpointParams { every: c.checkpoint_every, count: c.checkpoints, bytes: c.checkpoint_ram << 20 }
     };
-    let session = engine.session(context, settings.engine.prefill_chunk).with_checkpoints(checkpoints);
+    let session = engine.session(context, settings.engine.prefill_chunk);
+    let session = session.with_checkpoints(checkpoints).with_speculation(load::speculation(&settings));
     let mut on = match &prompt {
         Some(_) if options.raw => On::Raw(Box::new(session)),
         _ => {

@@ -275,7 +275,14 @@ impl<O: Ops> DraftLayer<O> {
     }
 
     /// Residual streams joined with the tokens that follow them: what the layer works on.
-    fn join(&self, model: &Model<O>, norm: HiddenNorm, residual: &O::Buf, tokens: &[u32], first: usize) -> Result<O::Buf> {
+    fn join(
+        &self,
+        model: &Model<O>,
+        norm: HiddenNorm,
+        residual: &O::Buf,
+        tokens: &[u32],
+        first: usize,
+    ) -> Result<O::Buf> {
         let (c, ops) = (model.config(), model.ops());
         let groups = match norm {
             HiddenNorm::Whole => 1,

@@ -125,8 +125,17 @@ pub(super) fn summary(answer: &Answer) -> String {
     };
     let tokens = |n: usize| output::count(n, "token");
     let rate = |r: f64| if r > 0.0 { format!(", {r:.1} tokens/s") } else { String::new() };
+    let s = &answer.speculation;
+    let drafts = match s.mtp.verified + s.lookup.verified {
+        0 => String::new(),
+        verified => format!(
+            ", {:.2} a round ({} of {verified} drafts accepted)",
+            s.tokens_per_round(t.output_tokens),
+            s.mtp.accepted + s.lookup.accepted
+        ),
+    };
     format!(
-        "prompt {}{cached}{} | answer {}{}{finish}",
+        "prompt {}{cached}{} | answer {}{}{drafts}{finish}",
         tokens(t.prompt_tokens),
         rate(t.prompt_rate()),
         tokens(t.output_tokens),
@@ -154,6 +163,10 @@ pub(super) fn json(answer: &Answer, params: &GenerateParams, facts: &Facts<'_>, 
         "seed": (params.sampling.temp > 0.0).then_some(params.sampling.seed),
         "threads": facts.threads,
         "context": facts.context,
+        "speculation": {
+            "tokens_per_round": answer.speculation.tokens_per_round(t.output_tokens),
+            "counts": answer.speculation,
+        },
         "timings": {
             "load_seconds": load_seconds,
             "prompt_tokens": t.prompt_tokens,

@@ -1,0 +1,348 @@
+//! Speculative decoding: where a session's drafts come from, and what became of them.
+//!
+//! A round reads a window, the newest token and drafts of those that follow it, in one pass. Each row then chooses its
+//! token as plain decoding would; drafts are kept as far as they agree, and the state returns to the last row kept. So
+//! drafts, windows and their sizes change how fast an answer comes, never what it says.
+
+use crate::engine::Engine;
+use crate::sampler::Sampler;
+use std::time::Instant;
+use strata_model::{Draft, DraftLimits, DraftSnapshot, DraftState, HiddenNorm, Ops};
+use strata_policy::hidden_norm::{self, Trial};
+use strata_policy::lookup::Lookup;
+use strata_policy::window::{self, MAX_ROWS, Match, Offer, Outcome, Plan, Policy, Window, agreement};
+
+/// How the residual streams that enter the draft layer are normalised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DraftNorm {
+    /// Tries both readings in the first rounds and keeps the one whose drafts are accepted more often.
+    #[default]
+    Auto,
+    /// This one.
+    Fixed(HiddenNorm),
+}
+
+/// How drafts are made.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SpeculationParams {
+    /// Where they come from and how many are worth their cost.
+    pub policy: window::Settings,
+    /// How the draft layer reads the model.
+    pub norm: DraftNorm,
+}
+
+impl SpeculationParams {
+    /// No drafts.
+    pub fn none() -> SpeculationParams {
+        let policy = window::Settings { source: window::Source::None, fixed: Some(0), ..window::Settings::default() };
+        SpeculationParams { policy, norm: DraftNorm::Auto }
+    }
+
+    /// Whether there can be drafts at all.
+    fn any(&self) -> bool {
+        self.policy.fixed != Some(0) && self.policy.max_rows > 1 && self.policy.source != window::Source::None
+    }
+
+    fn mtp(&self) -> bool {
+        self.any() && self.policy.source.mtp()
+    }
+
+    fn lookup(&self) -> bool {
+        self.any() && self.policy.source.lookup()
+    }
+}
+
+/// Drafts verified and accepted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Tally {
+    /// Rows of drafts in verified windows.
+    pub verified: usize,
+    /// Of them those accepted.
+    pub accepted: usize,
+}
+
+impl Tally {
+    fn add(&mut self, verified: usize, accepted: usize) {
+        self.verified += verified;
+        self.accepted += accepted.min(verified);
+    }
+}
+
+/// What became of an answer's drafts.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct Speculation {
+    /// Passes after the prompt's.
+    pub rounds: usize,
+    /// Rows in them.
+    pub rows: usize,
+    /// The draft layer's drafts.
+    pub mtp: Tally,
+    /// Prompt lookup's drafts.
+    pub lookup: Tally,
+    /// Drafts by position in the window: the first, the second, ...
+    pub positions: Vec<Tally>,
+    /// Drafts that the draft layer made, with those that were not verified.
+    pub drafted: usize,
+    /// Seconds that it took, reading along included.
+    pub draft_seconds: f64,
+    /// Times that the draft layer failed; it then begins anew, and the answer is none the worse.
+    pub failures: usize,
+}
+
+impl Speculation {
+    /// Tokens per round; `output_tokens` includes the first, which came with the prompt.
+    pub fn tokens_per_round(&self, output_tokens: usize) -> f64 {
+        if self.rounds == 0 { 0.0 } else { output_tokens.saturating_sub(1) as f64 / self.rounds as f64 }
+    }
+}
+
+/// The draft layer's side of a sequence.
+struct Side<O: Ops> {
+    /// Position of its first token: where reading along began.
+    base: usize,
+    state: DraftState<O>,
+}
+
+/// A point that a [`Side`] can return to.
+pub(crate) struct SidePoint<O: Ops> {
+    base: usize,
+    snapshot: DraftSnapshot<O>,
+}
+
+/// Drafts from elsewhere: given the sequence and how many may be used.
+pub type OwnDrafts = Box<dyn FnMut(&[u32], usize) -> Vec<u32> + Send>;
+
+/// What a session knows about drafting.
+pub(crate) struct Speculator<O: Ops> {
+    params: SpeculationParams,
+    policy: Policy,
+    trial: Trial,
+    lookup: Lookup,
+    /// The sequence as far as it is known: the prompt and what was answered.
+    text: Vec<u32>,
+    side: Option<Side<O>>,
+    own: Option<OwnDrafts>,
+    pub(crate) stats: Speculation,
+}
+
+/// The drafts of a round, and what the policy must be told about them.
+#[derive(Default)]
+pub(crate) struct Round {
+    pub(crate) drafts: Vec<u32>,
+    plan: Option<Plan>,
+    window: Window,
+    made: Vec<Draft>,
+    found: Option<(Match, Vec<u32>)>,
+    norm: Option<HiddenNorm>,
+    seconds: f64,
+}
+
+impl<O: Ops> Speculator<O> {
+    pub(crate) fn new(params: SpeculationParams) -> Speculator<O> {
+        Speculator {
+            params,
+            policy: Policy::new(params.policy),
+            trial: Trial::new(),
+            lookup: Lookup::new(),
+            text: Vec::new(),
+            side: None,
+            own: None,
+            stats: Speculation::default(),
+        }
+    }
+
+    pub(crate) fn set_own(&mut self, own: OwnDrafts) {
+        self.own = Some(own);
+    }
+
+    pub(crate) fn params(&self) -> SpeculationParams {
+        self.params
+    }
+
+    /// The sequence so far.
+    pub(crate) fn text(&self) -> &[u32] {
+        &self.text
+    }
+
+    /// An answer to this prompt begins.
+    pub(crate) fn begin(&mut self, prompt: &[u32]) {
+        self.stats = Speculation::default();
+        self.policy.text_changed();
+        let known = self.text.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        self.text.truncate(known);
+        self.lookup.truncate(known);
+        prompt[known..].iter().for_each(|&token| self.commit(token));
+    }
+
+    /// The sequence has another token.
+    pub(crate) fn commit(&mut self, token: u32) {
+        self.text.push(token);
+        if self.params.lookup() {
+            self.lookup.push(token);
+        }
+    }
+
+    /// Reads along: the tokens at the positions from `first` on, and the residual streams of the pass that read them.
+    pub(crate) fn follow(&mut self, engine: &Engine<O>, first: usize, tokens: &[u32], residual: &O::Buf, room: usize) {
+        let Some(layer) = engine.draft_layer().filter(|_| self.params.mtp()) else { return };
+        let started = Instant::now();
+        let norm = self.norm();
+        let here = self.side.take().filter(|side| side.base + side.state.len() == first);
+        // Without what came before, it begins here: its attention is over what it has seen.
+        let mut side =
+            here.unwrap_or_else(|| Side { base: first, state: layer.new_state(engine.model(), room - first) });
+        side.state.set_hidden_norm(norm);
+        match layer.catch_up(engine.model(), &mut side.state, first - side.base, tokens, residual) {
+            Ok(()) => self.side = Some(side),
+            Err(_) => self.stats.failures += 1,
+        }
+        self.stats.draft_seconds += started.elapsed().as_secs_f64();
+    }
+
+    /// How the next cells read the model.
+    fn norm(&self) -> HiddenNorm {
+        match self.params.norm {
+            DraftNorm::Fixed(norm) => norm,
+            DraftNorm::Auto => match self.trial.next() {
+                hidden_norm::HiddenNorm::Pooled => HiddenNorm::Whole,
+                hidden_norm::HiddenNorm::PerStream => HiddenNorm::PerStream,
+            },
+        }
+    }
+
+    /// Drafts for the tokens behind the sequence's last, of which the answer has `answered`. At most `remaining` tokens
+    /// may be committed in this round.
+    pub(crate) fn draft(&mut self, engine: &Engine<O>, sampler: &Sampler, answered: usize, remaining: usize) -> Round {
+        let most = remaining.saturating_sub(1);
+        if let Some(own) = &mut self.own {
+            let mut drafts = own(&self.text, most);
+            drafts.truncate(most);
+            return Round { drafts, ..Round::default() };
+        }
+        if !self.params.any() {
+            return Round::default();
+        }
+        let mut found = None;
+        if self.params.lookup() {
+            let mut drafts = Vec::new();
+            let length = self.lookup.propose(most.min(MAX_ROWS - 1), &mut drafts);
+            found = length.map(|length| (Match { length, drafts: drafts.len() }, drafts));
+        }
+        let Speculator { policy, side, text, .. } = self;
+        let layer = engine.draft_layer().filter(|_| self.params.mtp());
+        let ready = layer.zip(side.as_mut());
+        let offer = Offer { lookup: found.as_ref().map(|(m, _)| *m), mtp: ready.is_some(), remaining };
+        let plan = policy.plan(offer);
+        let started = Instant::now();
+        let mut round = Round { plan: Some(plan), found, ..Round::default() };
+        if let Some((layer, side)) = ready.filter(|_| plan.steps > 0)
+            && let Some(&newest) = text.last()
+        {
+            let (found, policy) = (&round.found, &*policy);
+            let mut sequence = text.clone();
+            let mut go_on = |made: &[Draft]| {
+                let probabilities: Vec<f32> = made.iter().map(|d| d.probability).collect();
+                policy.go_on(&plan, &probabilities, agreeing(found, made))
+            };
+            let mut choose = |c: &strata_model::Candidates<'_>| {
+                let index = sampler.pick_candidate(c, &sequence, answered + sequence.len() - text.len());
+                sequence.push(c.token(index));
+                index
+            };
+            let limits = DraftLimits { most: plan.steps.min(most), floor: 0.0 };
+            let made = layer.draft_while(engine.model(), &mut side.state, newest, limits, &mut choose, &mut go_on);
+            match made {
+                Ok(made) => (round.made, round.norm) = (made, Some(side.state.hidden_norm())),
+                Err(_) => self.stats.failures += 1,
+            }
+        }
+        round.seconds = started.elapsed().as_secs_f64();
+        let probabilities = round.probabilities();
+        round.window = self.policy.window(&plan, &probabilities, agreeing(&round.found, &round.made));
+        let Window { mtp, lookup } = round.window;
+        round.drafts.extend(round.made.iter().take(mtp).map(|d| d.token));
+        let lookups = round.found.iter().flat_map(|(_, drafts)| drafts.iter().skip(mtp).take(lookup));
+        round.drafts.extend(lookups);
+        round.drafts.truncate(most);
+        self.stats.drafted += round.made.len();
+        self.stats.draft_seconds += round.seconds;
+        round
+    }
+
+    /// A round is over: `committed` are its tokens, and its pass took so many seconds.
+    pub(crate) fn learn(&mut self, round: &Round, committed: &[u32], seconds: f64) {
+        let accepted = agreement(&round.drafts, committed);
+        self.stats.rounds += 1;
+        self.stats.rows += 1 + round.drafts.len();
+        for (i, _) in round.drafts.iter().enumerate().take(accepted + 1) {
+            if self.stats.positions.len() <= i {
+                self.stats.positions.push(Tally::default());
+            }
+            self.stats.positions[i].add(1, usize::from(i < accepted));
+        }
+        let Some(plan) = round.plan else { return };
+        let Window { mtp, lookup } = round.window;
+        self.stats.mtp.add(mtp, accepted);
+        self.stats.lookup.add(lookup, accepted.saturating_sub(mtp));
+        let made: Vec<u32> = round.made.iter().map(|d| d.token).collect();
+        let outcome = |(found, drafts): &(Match, Vec<u32>)| Outcome {
+            found: *found,
+            agreed: agreement(drafts, committed),
+            confirmed: agreement(drafts, &made),
+        };
+        self.policy.record(&window::Round {
+            plan,
+            window: round.window,
+            accepted,
+            probabilities: &round.probabilities(),
+            mtp_agreed: agreement(&made, committed),
+            lookup: round.found.as_ref().map(outcome),
+            seconds_verify: seconds,
+            seconds_draft: round.seconds,
+        });
+        if let (DraftNorm::Auto, Some(norm), Some(&first)) = (self.params.norm, round.norm, made.first()) {
+            let norm = match norm {
+                HiddenNorm::Whole => hidden_norm::HiddenNorm::Pooled,
+                HiddenNorm::PerStream => hidden_norm::HiddenNorm::PerStream,
+            };
+            self.trial.record(norm, committed.first() == Some(&first));
+        }
+    }
+
+    /// The point where the draft layer is, if it has read `len` tokens' worth.
+    pub(crate) fn point(&self, engine: &Engine<O>, len: usize) -> Option<SidePoint<O>> {
+        let side = self.side.as_ref().filter(|side| side.base + side.state.len() == len)?;
+        Some(SidePoint { base: side.base, snapshot: side.state.snapshot(engine.model().ops()) })
+    }
+
+    /// Returns to a point; without one the draft layer begins anew.
+    pub(crate) fn restore(&mut self, engine: &Engine<O>, point: Option<&SidePoint<O>>) {
+        let (Some(side), Some(point)) = (&mut self.side, point) else {
+            self.side = None;
+            return;
+        };
+        let same = side.base == point.base;
+        if !same || side.state.restore(engine.model().ops(), &point.snapshot).is_err() {
+            self.side = None;
+        }
+    }
+
+    /// Forgets the sequence; what was learned about costs stays.
+    pub(crate) fn clear(&mut self) {
+        self.side = None;
+        self.text.clear();
+        self.lookup.clear();
+    }
+}
+
+impl Round {
+    fn probabilities(&self) -> Vec<f32> {
+        self.made.iter().map(|d| d.probability).collect()
+    }
+}
+
+/// Lookup's match, while the draft layer's drafts are its first ones.
+fn agreeing(found: &Option<(Match, Vec<u32>)>, made: &[Draft]) -> Option<Match> {
+    let (found, drafts) = found.as_ref()?;
+    made.iter().enumerate().all(|(i, d)| drafts.get(i) == Some(&d.token)).then_some(*found)
+}
