@@ -1,0 +1,176 @@
+//! Speculative decoding changes nothing but speed: tokens, text, the end of the answer and the state afterwards are
+//! those of plain decoding, whatever is drafted.
+//!
+//! `STRATA_CASES` sets the number of cases on the random model; a tenth as many run on the built-in one.
+
+// Tests fail by panicking, in their helpers too.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{NEVER, engine, nano, noise, tiny};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::path::Path;
+use strata_gguf::{SafeTensors, Special};
+use strata_model::{CpuOps, draft_from_safetensors};
+use strata_policy::window::{Settings, Source};
+use strata_runtime::{
+    Answer, CheckpointParams, DraftNorm, Engine, GenerateParams, OwnDrafts, SamplingParams, Session, SpeculationParams,
+};
+
+/// Cases on the random model.
+fn cases() -> u32 {
+    std::env::var("STRATA_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000)
+}
+
+/// The built-in model with its draft layer.
+fn nano_with_draft_layer() -> Engine<CpuOps> {
+    let mut engine = engine(&nano());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/model/nano-mtp.safetensors");
+    let layers = engine.model().config().layers.len();
+    let file = draft_from_safetensors(&SafeTensors::open(&path, "mtp.").unwrap(), layers).unwrap();
+    engine.add_draft_layer(&file).unwrap();
+    engine
+}
+
+fn session<'e>(engine: &'e Engine<CpuOps>, context: usize) -> Session<'e, CpuOps> {
+    engine.session(context, 16).with_checkpoints(CheckpointParams::none())
+}
+
+fn answer(session: &mut Session<'_, CpuOps>, prompt: &[u32], params: &GenerateParams) -> Answer {
+    session.generate(prompt, params, &NEVER, &mut |_| ()).unwrap()
+}
+
+fn plain<'e>(engine: &'e Engine<CpuOps>, context: usize) -> Session<'e, CpuOps> {
+    session(engine, context).with_speculation(SpeculationParams::none())
+}
+
+/// Drafts by someone who knows the true continuation and may lie about it.
+fn drafts(seed: u32, prompt: usize, truth: Vec<u32>, vocab: u32, stop: u32) -> OwnDrafts {
+    let mut state = seed;
+    let mut next = move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 8
+    };
+    Box::new(move |text, most| {
+        let truth = truth.get(text.len() - prompt..).unwrap_or_default();
+        let len = next() as usize % (most.min(7) + 1);
+        let right = next() as usize % (len + 1);
+        let mut out: Vec<u32> = truth.iter().copied().take(right).collect();
+        while out.len() < len {
+            out.push(match next() % 4 {
+                0 => stop,
+                1 => text[text.len() - 1],
+                // Off by one from the truth, so that what follows it is right again.
+                2 => truth.get(out.len()).map_or(0, |t| (t + 1) % vocab),
+                _ => next() % vocab,
+            });
+        }
+        out
+    })
+}
+
+fn sampling() -> impl Strategy<Value = SamplingParams> {
+    let greedy = SamplingParams::default();
+    prop_oneof![
+        3 => Just(greedy.clone()),
+        1 => Just(SamplingParams { repeat_penalty: 1.3, frequency_penalty: 0.5, ..greedy.clone() }),
+        2 => (0.2f32..2.0, 0usize..20, 0.3f32..1.0, any::<u64>()).prop_map(move |(temp, top_k, top_p, seed)| {
+            SamplingParams { temp, top_k, top_p, seed, presence_penalty: 0.3, ..greedy.clone() }
+        }),
+    ]
+}
+
+/// What both did, that must be the same.
+fn same(a: (&Answer, u64), b: (&Answer, u64)) -> Result<(), TestCaseError> {
+    prop_assert_eq!(&a.0.tokens, &b.0.tokens);
+    prop_assert_eq!(&a.0.text, &b.0.text);
+    prop_assert_eq!(a.0.finish, b.0.finish);
+    prop_assert!(a.1 == b.1, "the states differ");
+    Ok(())
+}
+
+fn run(cases: u32, test: impl Fn((u32, usize, usize, bool, usize, SamplingParams)) -> Result<(), TestCaseError>) {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let strategy = (any::<u32>(), 1usize..40, 1usize..24, any::<bool>(), 0usize..6, sampling());
+    TestRunner::new(config).run(&strategy, test).unwrap();
+}
+
+#[test]
+fn any_drafts_give_the_answer_and_the_state_of_plain_decoding() {
+    let engine = engine(&tiny());
+    let vocab = engine.model().config().vocab as u32;
+    let stop = engine.stop_ids().first().copied().unwrap_or(0);
+    run(cases(), |(seed, len, max_tokens, ignore_stop, room, sampling)| {
+        let prompt = noise(seed, len);
+        let params = GenerateParams { sampling, max_tokens, ignore_stop, ..GenerateParams::default() };
+        // Sometimes the context ends before the answer does.
+        let context = len + 1 + max_tokens.saturating_sub(room);
+        let mut slow = plain(&engine, context);
+        let expected = answer(&mut slow, &prompt, &params);
+        let own = drafts(seed, prompt.len(), expected.tokens.clone(), vocab, stop);
+        let mut fast = session(&engine, context).with_own_drafts(own);
+        let found = answer(&mut fast, &prompt, &params);
+        same((&found, fast.state().fingerprint()), (&expected, slow.state().fingerprint()))
+    });
+}
+
+#[test]
+fn any_source_and_window_give_the_answer_and_the_state_of_plain_decoding() {
+    let engine = nano_with_draft_layer();
+    let texts = [
+        "The capital of France is Paris. The capital of France is",
+        "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return",
+        "1 2 3 1 2 3 1 2 3 1 2",
+        "In the beginning God created the heaven and the earth. And the earth was",
+    ];
+    run(cases() / 10, |(seed, len, max_tokens, ignore_stop, room, sampling)| {
+        let text = texts[seed as usize % texts.len()];
+        let mut prompt = engine.tokenizer().encode(text, Special::Plain);
+        prompt.truncate(len.max(4));
+        let source = [Source::Mtp, Source::Lookup, Source::Both][seed as usize / 7 % 3];
+        // Decided by the policy, or fixed at 1 to 7 drafts.
+        let fixed = (seed as usize / 64 % 8).checked_sub(1).map(|n| n + 1);
+        let norm = [DraftNorm::Auto, DraftNorm::Fixed(strata_model::HiddenNorm::Whole)][seed as usize / 512 % 2];
+        let policy = Settings { source, fixed, max_rows: fixed.map_or(8, |n| n + 1), ..Settings::default() };
+        let params = GenerateParams { sampling, max_tokens, ignore_stop, ..GenerateParams::default() };
+        let context = prompt.len() + 1 + max_tokens.saturating_sub(room);
+        let mut slow = plain(&engine, context);
+        let expected = answer(&mut slow, &prompt, &params);
+        let mut fast = session(&engine, context).with_speculation(SpeculationParams { policy, norm });
+        let found = answer(&mut fast, &prompt, &params);
+        prop_assert_eq!(found.speculation.failures, 0);
+        same((&found, fast.state().fingerprint()), (&expected, slow.state().fingerprint()))
+    });
+}
+
+/// The draft layer reads along through turns and checkpoints, and drafts well afterwards.
+#[test]
+fn drafts_stay_good_through_turns_and_edits() {
+    let engine = nano_with_draft_layer();
+    let policy = Settings { source: Source::Mtp, fixed: Some(3), max_rows: 4, ..Settings::default() };
+    let params = SpeculationParams { policy, norm: DraftNorm::Fixed(strata_model::HiddenNorm::Whole) };
+    let encode = |text: &str| engine.tokenizer().encode(text, Special::Parse);
+    let first = encode("<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+    let mut session = engine.session(512, 16).with_speculation(params);
+    let limits = GenerateParams { max_tokens: 40, ..GenerateParams::default() };
+    let one = answer(&mut session, &first, &limits);
+    assert!(one.text.contains("Paris"), "{}", one.text);
+    let next = "<|im_end|>\n<|im_start|>user\nWhat is the capital of Italy?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
+    let turn = [first.clone(), one.tokens[..one.tokens.len() - 1].to_vec(), encode(next)].concat();
+    let fresh = |prompt: &[u32]| {
+        let mut session = engine.session(512, 16).with_speculation(params);
+        answer(&mut session, prompt, &limits)
+    };
+    let two = answer(&mut session, &turn, &limits);
+    assert!(two.timings.cached_tokens > first.len());
+    // Cells made along the way are those of reading everything at once, so drafts are the same too.
+    let expected = fresh(&turn);
+    assert_eq!((&two.tokens, two.speculation.mtp), (&expected.tokens, expected.speculation.mtp));
+    assert!(two.speculation.mtp.accepted > 0 && two.speculation.failures == 0);
+    // Back to the first question: from its checkpoint.
+    let again = answer(&mut session, &first, &limits);
+    assert!(again.timings.cached_tokens > 0);
+    assert_eq!((again.tokens, again.speculation.mtp), (one.tokens, one.speculation.mtp));
+}
