@@ -302,14 +302,40 @@ fn by_noise_a_seed_has_one_text() {
     assert!(accepted > 20 && verified > accepted, "{accepted} of {verified} accepted");
 }
 
-/// The built-in model, whose draft layer draws from distributions of its own.
-#[test]
-fn what_the_draft_layer_drew_is_verified() {
+fn nano_with_draft_layer() -> Engine<CpuOps> {
     let mut engine = engine(&nano());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/model/nano-mtp.safetensors");
     let layers = engine.model().config().layers.len();
     let file = draft_from_safetensors(&SafeTensors::open(&path, "mtp.").unwrap(), layers).unwrap();
     engine.add_draft_layer(&file).unwrap();
+    engine
+}
+
+/// Whole answers, with drafts of the built-in model's draft layer: fewer, since it is a larger model.
+#[test]
+fn answers_with_the_draft_layer_follow_the_model() {
+    const DRAWS: u64 = 1000;
+    let engine = nano_with_draft_layer();
+    let prompt = engine.tokenizer().encode("And God said unto", Special::Plain);
+    let sampling = SamplingParams { temp: 1.3, top_k: 4, ..SamplingParams::default() };
+    let tree = Tree::of(&engine, &prompt, &sampling, DRAWS, |_, way| way.len() < LENGTH);
+    let params = speculation(Source::Mtp, Some(2), SpecSampling::Reject);
+    let mut session = engine.session(32, 32).with_speculation(params);
+    let (mut verified, mut accepted) = (0, 0);
+    let p = p_of(&tree, 0..DRAWS, |seed| {
+        let answer = answer(&mut session, &prompt, &with_seed(&sampling, seed, LENGTH));
+        verified += answer.speculation.mtp.verified;
+        accepted += answer.speculation.mtp.accepted;
+        answer.tokens
+    });
+    println!("the draft layer: p = {p:.4} over {} cells, {accepted} of {verified}", tree.cells.len());
+    assert!(p > LEAST && accepted > 400, "p = {p}, {accepted} of {verified} accepted");
+}
+
+/// The built-in model, whose draft layer draws from distributions of its own.
+#[test]
+fn what_the_draft_layer_drew_is_verified() {
+    let engine = nano_with_draft_layer();
     let prompt = engine.tokenizer().encode("In the beginning God created the heaven", Special::Plain);
     let sampling = SamplingParams { temp: 0.8, top_k: 20, top_p: 0.95, ..SamplingParams::default() };
     let mut drafted = 0;
