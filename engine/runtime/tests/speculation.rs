@@ -152,7 +152,9 @@ fn drafts_stay_good_through_turns_and_edits() {
     let policy = Settings { source: Source::Mtp, fixed: Some(3), max_rows: 4, ..Settings::default() };
     let params = SpeculationParams { policy, norm: DraftNorm::Fixed(strata_model::HiddenNorm::Whole) };
     let encode = |text: &str| engine.tokenizer().encode(text, Special::Parse);
-    let first = encode("<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+    let first = encode(
+        "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+    );
     let mut session = engine.session(512, 16).with_speculation(params);
     let limits = GenerateParams { max_tokens: 40, ..GenerateParams::default() };
     let one = answer(&mut session, &first, &limits);
