@@ -9,7 +9,7 @@ use strata_cpu::{Cpu, Isa};
 use strata_gguf::{Gguf, SafeTensors};
 use strata_model::{CpuOps, HiddenNorm, draft_from_safetensors};
 use strata_policy::window::{Settings as PolicySettings, Source};
-use strata_runtime::{DraftNorm, Engine, SpeculationParams};
+use strata_runtime::{DraftNorm, Engine, SpecSampling, SpeculationParams};
 
 /// Loads the engine; returns it with the seconds that took.
 pub(crate) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
@@ -46,7 +46,11 @@ pub(crate) fn speculation(settings: &Settings) -> SpeculationParams {
     let default = PolicySettings::default();
     let max_rows = s.spec.map_or(default.max_rows, |drafts| drafts + 1);
     let policy = PolicySettings { source, fixed: s.spec, max_rows, confidence_floor: s.draft_floor, ..default };
-    SpeculationParams { policy, norm }
+    let sampling = match s.spec_sampling.as_str() {
+        "reject" => SpecSampling::Reject,
+        _ => SpecSampling::Noise,
+    };
+    SpeculationParams { policy, norm, sampling }
 }
 
 /// Finds the draft layer and gives it to the engine. Only one that was named must be there.

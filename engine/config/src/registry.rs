@@ -235,6 +235,18 @@ pub static DRAFT_NORM: Knob = Knob {
     ..PLAIN
 };
 
+/// `speculation.spec_sampling`
+pub static SPEC_SAMPLING: Knob = Knob {
+    key: "speculation.spec_sampling",
+    flag: "spec-sampling",
+    env: "STRATA_SPEC_SAMPLING",
+    kind: Kind::Choice(&["noise", "reject"]),
+    help: "How drafts are verified at temperatures above 0: by shared noise, or by rejection sampling",
+    long_help: "With shared noise the answer is the same for every number of drafts. With rejection sampling it depends \
+                on them, but how likely each answer is does not.",
+    ..PLAIN
+};
+
 /// `sampling.temp`
 pub static TEMP: Knob = Knob {
     key: "sampling.temp",
@@ -399,6 +411,7 @@ pub static KNOBS: &[&Knob] = &[
     &DRAFT_FLOOR,
     &DRAFT_MODEL,
     &DRAFT_NORM,
+    &SPEC_SAMPLING,
     &TEMP,
     &TOP_K,
     &TOP_P,

@@ -54,6 +54,8 @@ pub struct Speculation {
     pub draft_model: Option<PathBuf>,
     /// `auto`, `whole` or `per-stream`.
     pub draft_norm: String,
+    /// `noise` or `reject`.
+    pub spec_sampling: String,
 }
 
 /// How tokens are drawn.
@@ -141,6 +143,7 @@ impl Settings {
                 draft_floor: values.float(&DRAFT_FLOOR)?,
                 draft_model: values.get(&DRAFT_MODEL).and_then(Value::as_path).map(Into::into),
                 draft_norm: values.text(&DRAFT_NORM)?,
+                spec_sampling: values.text(&SPEC_SAMPLING)?,
             },
             sampling: Sampling {
                 temp: values.float(&TEMP)?,
@@ -300,7 +303,7 @@ mod tests {
             "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nisa = 'scalar'\nprefill_chunk = 3\n[cache]\ncheckpoint_every = 1\n\
              checkpoints = 2\ncheckpoint_ram = 3\nconversations = 4\nconversation_ram = 5\npark = 'p'\n\
              park_disk = 6\n[speculation]\nspec = 3\ndraft = 'mtp'\ndraft_floor = 0.5\ndraft_model = 'd'\n\
-             draft_norm = 'whole'\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
+             draft_norm = 'whole'\nspec_sampling = 'reject'\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
              min_p = 0.125\nrepeat_penalty = 1.5\nrepeat_last_n = 9\npresence_penalty = -1\nfrequency_penalty = 2\n\
              seed = 12\nmax_tokens = 13\n[chat]\nsystem = 's'\nthink = true",
         )
@@ -327,6 +330,7 @@ mod tests {
             draft_floor: 0.5,
             draft_model: Some("d".into()),
             draft_norm: "whole".into(),
+            spec_sampling: "reject".into(),
         };
         assert_eq!(s.speculation, want);
         let want = Sampling {

@@ -52,7 +52,7 @@ impl<O: Ops> Session<'_, O> {
             };
             let (mut committed, mut finish) = (Vec::with_capacity(window.len()), None);
             for (row, logits) in output.logits.chunks_exact(vocab).enumerate() {
-                let token = sampler.pick(logits, self.speculator.text(), answered + row);
+                let token = round.token(row, &sampler, logits, self.speculator.text(), answered + row);
                 committed.push(token);
                 finish = self.emit(token, before + row + 1, answering);
                 if finish.is_some() || round.drafts.get(row) != Some(&token) {

@@ -68,7 +68,7 @@ impl Sampler {
     /// The token for the position behind `sequence`, of which the last `answered` tokens are the answer so far.
     pub fn pick(&self, logits: &[f32], sequence: &[u32], answered: usize) -> u32 {
         let p = &self.params;
-        let changed = self.penalties(logits, sequence, answered);
+        let changed = self.penalties(|token| logits.get(token as usize).copied(), sequence, answered);
         let logit = |id: usize| changed.get(&(id as u32)).copied().unwrap_or(logits[id]);
         if p.temp <= 0.0 {
             let mut best = (0, f32::NEG_INFINITY);
@@ -109,32 +109,36 @@ impl Sampler {
         (0..logits.len()).max_by(|&a, &b| noisy(a).total_cmp(&noisy(b))).unwrap_or(0)
     }
 
-    /// The penalised logits of the tokens that penalties touch.
-    fn penalties(&self, logits: &[f32], sequence: &[u32], answered: usize) -> HashMap<u32, f32> {
+    /// The penalised logits of the tokens that penalties touch; tokens without a logit are left out.
+    pub(crate) fn penalties(
+        &self,
+        logit: impl Fn(u32) -> Option<f32>,
+        sequence: &[u32],
+        answered: usize,
+    ) -> HashMap<u32, f32> {
         let p = &self.params;
         let mut changed = HashMap::new();
-        let known = |t: &&u32| (**t as usize) < logits.len();
         if p.repeat_penalty != 1.0 {
             let recent = &sequence[sequence.len().saturating_sub(p.repeat_last_n)..];
-            for &token in recent.iter().filter(known) {
-                let l = logits[token as usize];
+            for &token in recent {
+                let Some(l) = logit(token) else { continue };
                 changed.insert(token, if l > 0.0 { l / p.repeat_penalty } else { l * p.repeat_penalty });
             }
         }
         if p.presence_penalty != 0.0 || p.frequency_penalty != 0.0 {
             let mut counts: HashMap<u32, u32> = HashMap::new();
             let answer = &sequence[sequence.len().saturating_sub(answered)..];
-            answer.iter().filter(known).for_each(|&t| *counts.entry(t).or_default() += 1);
+            answer.iter().for_each(|&t| *counts.entry(t).or_default() += 1);
             for (token, count) in counts {
-                let l = changed.entry(token).or_insert(logits[token as usize]);
-                *l -= p.presence_penalty + p.frequency_penalty * count as f32;
+                let Some(l) = changed.get(&token).copied().or_else(|| logit(token)) else { continue };
+                changed.insert(token, l - (p.presence_penalty + p.frequency_penalty * count as f32));
             }
         }
         changed
     }
 
     /// The tokens that the filters keep, best first where an order was needed.
-    fn filter(&self, mut tokens: Vec<(u32, f64)>) -> Vec<(u32, f64)> {
+    pub(crate) fn filter(&self, mut tokens: Vec<(u32, f64)>) -> Vec<(u32, f64)> {
         let p = &self.params;
         let better = |a: &(u32, f64), b: &(u32, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
         if p.top_k > 0 && p.top_k < tokens.len() {
@@ -162,15 +166,18 @@ impl Sampler {
 }
 
 /// Standard Gumbel noise that is a pure function of its arguments.
-fn gumbel(seed: u64, position: u64, token: u32) -> f64 {
-    let bits = mix(mix(mix(seed) ^ position) ^ u64::from(token));
-    // 53 random bits, centred in their cells so that neither 0 nor 1 occurs.
-    let uniform = ((bits >> 11) as f64 + 0.5) * (1.0 / (1u64 << 53) as f64);
+pub(crate) fn gumbel(seed: u64, position: u64, token: u32) -> f64 {
+    let uniform = uniform(mix(mix(mix(seed) ^ position) ^ u64::from(token)));
     -(-uniform.ln()).ln()
 }
 
+/// A number between 0 and 1 by 53 random bits, centred in their cells so that neither 0 nor 1 occurs.
+pub(crate) fn uniform(bits: u64) -> f64 {
+    ((bits >> 11) as f64 + 0.5) * (1.0 / (1u64 << 53) as f64)
+}
+
 /// The output function of SplitMix64 (Steele, Lea and Flood, 2014) on a counter.
-fn mix(x: u64) -> u64 {
+pub(crate) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

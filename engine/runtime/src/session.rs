@@ -136,8 +136,9 @@ impl<'e, O: Ops> Session<'e, O> {
         self
     }
 
-    /// Has drafts come from a function instead: it is given the sequence, and how many can be used. The answer is the
-    /// same for all drafts.
+    /// Has drafts come from a function instead: it is given the sequence, and how many can be used. With
+    /// [`SpecSampling::Noise`](crate::SpecSampling) the answer is the same for all drafts; rejection sampling takes them
+    /// as certain, not as drawn.
     pub fn with_own_drafts(mut self, own: OwnDrafts) -> Session<'e, O> {
         self.speculator.set_own(own);
         self

@@ -2,9 +2,11 @@
 //!
 //! A round reads a window, the newest token and drafts of those that follow it, in one pass. Each row then chooses its
 //! token as plain decoding would; drafts are kept as far as they agree, and the state returns to the last row kept. So
-//! drafts, windows and their sizes change how fast an answer comes, never what it says.
+//! drafts, windows and their sizes change how fast an answer comes, never what it says. [Rejection
+//! sampling](SpecSampling::Reject), for those who ask for it, keeps that promise for the answer's distribution only.
 
 use crate::engine::Engine;
+use crate::rejection::{Probabilities, SpecSampling};
 use crate::sampler::Sampler;
 use std::time::Instant;
 use strata_model::{Draft, DraftLimits, DraftSnapshot, DraftState, HiddenNorm, Ops};
@@ -29,13 +31,15 @@ pub struct SpeculationParams {
     pub policy: window::Settings,
     /// How the draft layer reads the model.
     pub norm: DraftNorm,
+    /// How drafts are verified when tokens are drawn at random.
+    pub sampling: SpecSampling,
 }
 
 impl SpeculationParams {
     /// No drafts.
     pub fn none() -> SpeculationParams {
         let policy = window::Settings { source: window::Source::None, fixed: Some(0), ..window::Settings::default() };
-        SpeculationParams { policy, norm: DraftNorm::Auto }
+        SpeculationParams { policy, ..SpeculationParams::default() }
     }
 
     /// Whether there can be drafts at all.
@@ -142,6 +146,9 @@ pub(crate) struct Round {
     found: Option<(Match, Vec<u32>)>,
     norm: Option<HiddenNorm>,
     seconds: f64,
+    /// Whether drafts are verified by rejection sampling, and what the draft layer's were drawn from.
+    rejecting: bool,
+    drawn_from: Vec<Probabilities>,
 }
 
 impl<O: Ops> Speculator<O> {
@@ -232,10 +239,11 @@ impl<O: Ops> Speculator<O> {
     /// may be committed in this round.
     pub(crate) fn draft(&mut self, engine: &Engine<O>, sampler: &Sampler, answered: usize, remaining: usize) -> Round {
         let most = remaining.saturating_sub(1);
+        let rejecting = self.params.sampling == SpecSampling::Reject && sampler.params().temp > 0.0;
         if let Some(own) = &mut self.own {
             let mut drafts = own(&self.text, most);
             drafts.truncate(most);
-            return Round { drafts, ..Round::default() };
+            return Round { drafts, rejecting, ..Round::default() };
         }
         if !self.params.any() {
             return Round::default();
@@ -252,7 +260,7 @@ impl<O: Ops> Speculator<O> {
         let offer = Offer { lookup: found.as_ref().map(|(m, _)| *m), mtp: ready.is_some(), remaining };
         let plan = policy.plan(offer);
         let started = Instant::now();
-        let mut round = Round { plan: Some(plan), found, ..Round::default() };
+        let mut round = Round { plan: Some(plan), found, rejecting, ..Round::default() };
         if let Some((layer, side)) = ready.filter(|_| plan.steps > 0)
             && let Some(&newest) = text.last()
         {
@@ -262,8 +270,16 @@ impl<O: Ops> Speculator<O> {
                 let probabilities: Vec<f32> = made.iter().map(|d| d.probability).collect();
                 policy.go_on(&plan, &probabilities, agreeing(found, made))
             };
+            let drawn_from = &mut round.drawn_from;
             let mut choose = |c: &strata_model::Candidates<'_>| {
-                let index = sampler.pick_candidate(c, &sequence, answered + sequence.len() - text.len());
+                let answered = answered + sequence.len() - text.len();
+                let index = if rejecting {
+                    let (index, q) = sampler.draw_candidate(c, &sequence, answered, text.len());
+                    drawn_from.push(q);
+                    index
+                } else {
+                    sampler.pick_candidate(c, &sequence, answered)
+                };
                 sequence.push(c.token(index));
                 index
             };
@@ -277,6 +293,11 @@ impl<O: Ops> Speculator<O> {
         round.seconds = started.elapsed().as_secs_f64();
         let probabilities = round.probabilities();
         round.window = self.policy.window(&plan, &probabilities, agreeing(&round.found, &round.made));
+        if rejecting {
+            // A draft that was drawn is verified: dropping those that turned out unlikely would favour the likely ones.
+            let (drafts, made) = (round.window.drafts(), round.made.len());
+            round.window = Window { mtp: made, lookup: drafts.saturating_sub(made) };
+        }
         let Window { mtp, lookup } = round.window;
         round.drafts.extend(round.made.iter().take(mtp).map(|d| d.token));
         let lookups = round.found.iter().flat_map(|(_, drafts)| drafts.iter().skip(mtp).take(lookup));
@@ -354,6 +375,24 @@ impl<O: Ops> Speculator<O> {
 }
 
 impl Round {
+    /// The token that a row chooses, behind `sequence`, which holds the drafts before it.
+    pub(crate) fn token(
+        &self,
+        row: usize,
+        sampler: &Sampler,
+        logits: &[f32],
+        sequence: &[u32],
+        answered: usize,
+    ) -> u32 {
+        match self.drafts.get(row).filter(|_| self.rejecting) {
+            Some(&draft) => {
+                let q = self.drawn_from.get(row).filter(|_| row < self.window.mtp);
+                sampler.judge(logits, sequence, answered, draft, q.map(Vec::as_slice))
+            }
+            None => sampler.pick(logits, sequence, answered),
+        }
+    }
+
     fn probabilities(&self) -> Vec<f32> {
         self.made.iter().map(|d| d.probability).collect()
     }

@@ -138,7 +138,11 @@ fn any_source_and_window_give_the_answer_and_the_state_of_plain_decoding() {
         let context = prompt.len() + 1 + max_tokens.saturating_sub(room);
         let mut slow = plain(&engine, context);
         let expected = answer(&mut slow, &prompt, &params);
-        let mut fast = session(&engine, context).with_speculation(SpeculationParams { policy, norm });
+        let mut fast = session(&engine, context).with_speculation(SpeculationParams {
+            policy,
+            norm,
+            ..SpeculationParams::default()
+        });
         let found = answer(&mut fast, &prompt, &params);
         prop_assert_eq!(found.speculation.failures, 0);
         same((&found, fast.state().fingerprint()), (&expected, slow.state().fingerprint()))
@@ -150,7 +154,8 @@ fn any_source_and_window_give_the_answer_and_the_state_of_plain_decoding() {
 fn drafts_stay_good_through_turns_and_edits() {
     let engine = nano_with_draft_layer();
     let policy = Settings { source: Source::Mtp, fixed: Some(3), max_rows: 4, ..Settings::default() };
-    let params = SpeculationParams { policy, norm: DraftNorm::Fixed(strata_model::HiddenNorm::Whole) };
+    let norm = DraftNorm::Fixed(strata_model::HiddenNorm::Whole);
+    let params = SpeculationParams { policy, norm, ..SpeculationParams::default() };
     let encode = |text: &str| engine.tokenizer().encode(text, Special::Parse);
     let first = encode(
         "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",

@@ -222,6 +222,7 @@ impl Plan {
             "draft": settings.speculation.draft,
             "draft_floor": settings.speculation.draft_floor,
             "draft_norm": settings.speculation.draft_norm,
+            "spec_sampling": settings.speculation.spec_sampling,
             "draft_layer": engine.draft_layer().is_some(),
             "prompt_tokens": self.prompts,
             "output_tokens": self.output,
