@@ -36,7 +36,7 @@ fn survival(x: f64, degrees: usize) -> f64 {
     }
     // Q(a + 1, y) = Q(a, y) + y^a e^-y / Gamma(a + 1) with a = degrees / 2 and y = x / 2, in logarithms.
     let y = x / 2.0;
-    let (mut a, mut q, mut term) = if degrees % 2 == 0 {
+    let (mut a, mut q, mut term) = if degrees.is_multiple_of(2) {
         (1.0, (-y).exp(), y.ln() - y)
     } else {
         (0.5, complementary_error(y.sqrt()), 0.5 * y.ln() - y - (0.5 * std::f64::consts::PI.sqrt()).ln())
