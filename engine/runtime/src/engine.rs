@@ -2,6 +2,8 @@
 
 use crate::error::Result;
 use crate::session::Session;
+use crate::speculation::Learned;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use strata_gguf::{ChatTemplate, Gguf, Tokenizer};
 use strata_model::{DraftLayer, Model, Ops, Progress};
 
@@ -18,6 +20,7 @@ pub struct Engine<O: Ops> {
     name: String,
     warnings: Vec<String>,
     draft: Option<DraftLayer<O>>,
+    learned: Mutex<Option<Learned>>,
 }
 
 impl<O: Ops> Engine<O> {
@@ -57,6 +60,7 @@ impl<O: Ops> Engine<O> {
             template,
             warnings,
             draft: None,
+            learned: Mutex::new(None),
         })
     }
 
@@ -87,6 +91,12 @@ impl<O: Ops> Engine<O> {
     /// The draft layer, if there is one.
     pub fn draft_layer(&self) -> Option<&DraftLayer<O>> {
         self.draft.as_ref()
+    }
+
+    /// What earlier sessions learned about drafting.
+    pub(crate) fn learned(&self) -> MutexGuard<'_, Option<Learned>> {
+        // It is replaced as a whole, so a panic elsewhere leaves it whole.
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tokens that end an answer.

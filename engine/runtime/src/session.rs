@@ -233,7 +233,7 @@ impl<'e, O: Ops> Session<'e, O> {
         let start = Instant::now();
         let tokens = &prompt.tokens;
         let (cached, logits) = self.resume(tokens)?;
-        self.speculator.begin(tokens);
+        self.speculator.begin(self.engine, tokens);
         let mut answer = Writer::new(self.engine, tokens, params.show_control);
         let mut timings = Timings { prompt_tokens: tokens.len(), cached_tokens: cached, ..Timings::default() };
         on_event(Event::Prompt { read: cached, of: tokens.len() });
@@ -247,6 +247,7 @@ impl<'e, O: Ops> Session<'e, O> {
         };
         let writing = Instant::now();
         let finish = self.decode(&logits, &mut Answering { params, writer: &mut answer, on_event, cancel })?;
+        self.speculator.end(self.engine);
         timings.output_tokens = answer.tokens.len();
         timings.output_seconds = writing.elapsed().as_secs_f64();
         let mut answer = answer.finish(finish, timings, on_event);

@@ -116,6 +116,13 @@ pub(crate) struct SidePoint<O: Ops> {
 /// Drafts from elsewhere: given the sequence and how many may be used.
 pub type OwnDrafts = Box<dyn FnMut(&[u32], usize) -> Vec<u32> + Send>;
 
+/// What drafting has taught, for the sessions to come: costs belong to the machine, not to a conversation.
+pub(crate) struct Learned {
+    params: SpeculationParams,
+    policy: Policy,
+    trial: Trial,
+}
+
 /// What a session knows about drafting.
 pub(crate) struct Speculator<O: Ops> {
     params: SpeculationParams,
@@ -172,13 +179,24 @@ impl<O: Ops> Speculator<O> {
     }
 
     /// An answer to this prompt begins.
-    pub(crate) fn begin(&mut self, prompt: &[u32]) {
+    pub(crate) fn begin(&mut self, engine: &Engine<O>, prompt: &[u32]) {
         self.stats = Speculation::default();
+        if let Some(learned) = engine.learned().as_ref().filter(|learned| learned.params == self.params) {
+            (self.policy, self.trial) = (learned.policy.clone(), learned.trial);
+        }
         self.policy.text_changed();
         let known = self.text.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         self.text.truncate(known);
         self.lookup.truncate(known);
         prompt[known..].iter().for_each(|&token| self.commit(token));
+    }
+
+    /// The answer is over.
+    pub(crate) fn end(&self, engine: &Engine<O>) {
+        if self.params.any() {
+            let (policy, trial) = (self.policy.clone(), self.trial);
+            *engine.learned() = Some(Learned { params: self.params, policy, trial });
+        }
     }
 
     /// The sequence has another token.
