@@ -186,7 +186,7 @@ fn settings() -> [(&'static str, SamplingParams); 6] {
 /// Answers of one round with drafts, for every setting. Where a round ends is a function of its tokens, so they have
 /// exact probabilities too.
 fn rounds_follow_the_model(mode: SpecSampling) {
-    const DRAWS: u64 = 7500;
+    const DRAWS: u64 = 4000;
     // Other seeds in each mode: the first tokens are drawn in the same way.
     let from = if mode == SpecSampling::Noise { 1_000_000 } else { 2_000_000 };
     let engine = engine(&tiny());
@@ -224,7 +224,7 @@ fn rounds_follow_the_model(mode: SpecSampling) {
         assert!(p > LEAST, "{mode:?}, {name}: p = {p}");
     }
     println!("{mode:?}: {tokens} tokens, {accepted} drafts accepted");
-    assert!(tokens >= 100_000 && accepted > 5000, "{tokens} tokens, {accepted} accepted");
+    assert!(tokens >= 50_000 && accepted > 5000, "{tokens} tokens, {accepted} accepted");
 }
 
 #[test]
