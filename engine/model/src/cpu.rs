@@ -93,6 +93,10 @@ impl Ops for CpuOps {
         buf.get(range).unwrap_or_default().to_vec().into()
     }
 
+    fn concat(&self, parts: &[Rows]) -> Rows {
+        parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<f32>>().into()
+    }
+
     fn table(&self, tensor: &Tensor) -> Result<Matrix> {
         Ok(Matrix::new(tensor.clone(), 1.0))
     }

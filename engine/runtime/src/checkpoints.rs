@@ -6,7 +6,8 @@
 
 use crate::error::Result;
 use crate::session::{Event, Session};
-use crate::speculation::{SidePoint, Speculator};
+use crate::side::SidePoint;
+use crate::speculation::Speculator;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strata_model::{Model, Ops, Output, Silent, Snapshot, State, Want};

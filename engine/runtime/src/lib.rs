@@ -18,6 +18,7 @@ mod parking;
 mod rejection;
 mod sampler;
 mod session;
+mod side;
 mod speculation;
 
 pub use chat::{Chat, ChatOptions};

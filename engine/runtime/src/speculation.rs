@@ -8,8 +8,9 @@
 use crate::engine::Engine;
 use crate::rejection::{Probabilities, SpecSampling};
 use crate::sampler::Sampler;
+use crate::side::{Side, SidePoint};
 use std::time::Instant;
-use strata_model::{Draft, DraftLimits, DraftSnapshot, DraftState, HiddenNorm, Ops};
+use strata_model::{Draft, DraftLimits, HiddenNorm, Ops};
 use strata_policy::hidden_norm::{self, Trial};
 use strata_policy::lookup::Lookup;
 use strata_policy::window::{self, MAX_ROWS, Match, Offer, Outcome, Plan, Policy, Window, agreement};
@@ -98,19 +99,6 @@ impl Speculation {
     pub fn tokens_per_round(&self, output_tokens: usize) -> f64 {
         if self.rounds == 0 { 0.0 } else { output_tokens.saturating_sub(1) as f64 / self.rounds as f64 }
     }
-}
-
-/// The draft layer's side of a sequence.
-struct Side<O: Ops> {
-    /// Position of its first token: where reading along began.
-    base: usize,
-    state: DraftState<O>,
-}
-
-/// A point that a [`Side`] can return to.
-pub(crate) struct SidePoint<O: Ops> {
-    base: usize,
-    snapshot: DraftSnapshot<O>,
 }
 
 /// Drafts from elsewhere: given the sequence and how many may be used.
@@ -210,16 +198,24 @@ impl<O: Ops> Speculator<O> {
     /// Reads along: the tokens at the positions from `first` on, and the residual streams of the pass that read them.
     pub(crate) fn follow(&mut self, engine: &Engine<O>, first: usize, tokens: &[u32], residual: &O::Buf, room: usize) {
         let Some(layer) = engine.draft_layer().filter(|_| self.params.mtp()) else { return };
-        let started = Instant::now();
+        let here = self.side.take().filter(|side| side.end() == first);
+        let mut side = here.unwrap_or_else(|| Side::new(layer, engine.model(), first, room));
+        side.note(engine.model(), tokens, residual);
+        let full = side.full();
+        self.side = Some(side);
+        if full {
+            self.catch_up(engine);
+        }
+    }
+
+    /// Has the draft layer read what waits. If it fails, it begins anew.
+    fn catch_up(&mut self, engine: &Engine<O>) {
         let norm = self.norm();
-        let here = self.side.take().filter(|side| side.base + side.state.len() == first);
-        // Without what came before, it begins here: its attention is over what it has seen.
-        let mut side =
-            here.unwrap_or_else(|| Side { base: first, state: layer.new_state(engine.model(), room - first) });
-        side.state.set_hidden_norm(norm);
-        match layer.catch_up(engine.model(), &mut side.state, first - side.base, tokens, residual) {
-            Ok(()) => self.side = Some(side),
-            Err(_) => self.stats.failures += 1,
+        let (Some(layer), Some(side)) = (engine.draft_layer(), &mut self.side) else { return };
+        let started = Instant::now();
+        if side.catch_up(layer, engine.model(), norm).is_err() {
+            self.side = None;
+            self.stats.failures += 1;
         }
         self.stats.draft_seconds += started.elapsed().as_secs_f64();
     }
@@ -254,33 +250,35 @@ impl<O: Ops> Speculator<O> {
             let length = self.lookup.propose(most.min(MAX_ROWS - 1), &mut drafts);
             found = length.map(|length| (Match { length, drafts: drafts.len() }, drafts));
         }
+        let mtp = self.side.is_some() && self.params.mtp();
+        let plan = self.policy.plan(Offer { lookup: found.as_ref().map(|(m, _)| *m), mtp, remaining });
+        let (started, before) = (Instant::now(), self.stats.draft_seconds);
+        if plan.steps > 0 {
+            self.catch_up(engine);
+        }
         let Speculator { policy, side, text, .. } = self;
-        let layer = engine.draft_layer().filter(|_| self.params.mtp());
-        let ready = layer.zip(side.as_mut());
-        let offer = Offer { lookup: found.as_ref().map(|(m, _)| *m), mtp: ready.is_some(), remaining };
-        let plan = policy.plan(offer);
-        let started = Instant::now();
+        let ready = engine.draft_layer().zip(side.as_mut());
+        let known = text.len();
         let mut round = Round { plan: Some(plan), found, rejecting, ..Round::default() };
         if let Some((layer, side)) = ready.filter(|_| plan.steps > 0)
             && let Some(&newest) = text.last()
         {
             let (found, policy) = (&round.found, &*policy);
-            let mut sequence = text.clone();
             let mut go_on = |made: &[Draft]| {
                 let probabilities: Vec<f32> = made.iter().map(|d| d.probability).collect();
                 policy.go_on(&plan, &probabilities, agreeing(found, made))
             };
             let drawn_from = &mut round.drawn_from;
             let mut choose = |c: &strata_model::Candidates<'_>| {
-                let answered = answered + sequence.len() - text.len();
+                let answered = answered + text.len() - known;
                 let index = if rejecting {
-                    let (index, q) = sampler.draw_candidate(c, &sequence, answered, text.len());
+                    let (index, q) = sampler.draw_candidate(c, text, answered, known);
                     drawn_from.push(q);
                     index
                 } else {
-                    sampler.pick_candidate(c, &sequence, answered)
+                    sampler.pick_candidate(c, text, answered)
                 };
-                sequence.push(c.token(index));
+                text.push(c.token(index));
                 index
             };
             let limits = DraftLimits { most: plan.steps.min(most), floor: 0.0 };
@@ -290,6 +288,7 @@ impl<O: Ops> Speculator<O> {
                 Err(_) => self.stats.failures += 1,
             }
         }
+        self.text.truncate(known);
         round.seconds = started.elapsed().as_secs_f64();
         let probabilities = round.probabilities();
         round.window = self.policy.window(&plan, &probabilities, agreeing(&round.found, &round.made));
@@ -304,7 +303,7 @@ impl<O: Ops> Speculator<O> {
         round.drafts.extend(lookups);
         round.drafts.truncate(most);
         self.stats.drafted += round.made.len();
-        self.stats.draft_seconds += round.seconds;
+        self.stats.draft_seconds = before + round.seconds;
         round
     }
 
@@ -348,22 +347,16 @@ impl<O: Ops> Speculator<O> {
         }
     }
 
-    /// The point where the draft layer is, if it has read `len` tokens' worth.
-    pub(crate) fn point(&self, engine: &Engine<O>, len: usize) -> Option<SidePoint<O>> {
-        let side = self.side.as_ref().filter(|side| side.base + side.state.len() == len)?;
-        Some(SidePoint { base: side.base, snapshot: side.state.snapshot(engine.model().ops()) })
+    /// The point where the draft layer is, if it has read along up to `len` tokens.
+    pub(crate) fn point(&mut self, engine: &Engine<O>, len: usize) -> Option<SidePoint<O>> {
+        self.catch_up(engine);
+        Some(self.side.as_ref().filter(|side| side.end() == len)?.point(engine.model()))
     }
 
     /// Returns to a point; without one the draft layer begins anew.
     pub(crate) fn restore(&mut self, engine: &Engine<O>, point: Option<&SidePoint<O>>) {
-        let (Some(side), Some(point)) = (&mut self.side, point) else {
-            self.side = None;
-            return;
-        };
-        let same = side.base == point.base;
-        if !same || side.state.restore(engine.model().ops(), &point.snapshot).is_err() {
-            self.side = None;
-        }
+        let side = self.side.take().zip(point);
+        self.side = side.and_then(|(mut side, point)| side.restore(engine.model(), point).is_ok().then_some(side));
     }
 
     /// Forgets the sequence; what was learned about costs stays.
