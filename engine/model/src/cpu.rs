@@ -93,6 +93,10 @@ impl Ops for CpuOps {
         buf.get(range).unwrap_or_default().to_vec().into()
     }
 
+    fn len(&self, buf: &Rows) -> usize {
+        buf.len()
+    }
+
     fn concat(&self, parts: &[Rows]) -> Rows {
         parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<f32>>().into()
     }

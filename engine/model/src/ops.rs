@@ -79,6 +79,8 @@ pub trait Ops {
     fn tail(&self, buf: &Self::Buf, len: usize) -> Self::Buf;
     /// A copy of a range of a buffer, which holds that range.
     fn slice(&self, buf: &Self::Buf, range: std::ops::Range<usize>) -> Self::Buf;
+    /// Values in a buffer.
+    fn len(&self, buf: &Self::Buf) -> usize;
     /// Several buffers as one.
     fn concat(&self, parts: &[Self::Buf]) -> Self::Buf;
     /// Makes a table of a tensor without reading it: the n-gram table may be larger than memory.

@@ -270,7 +270,7 @@ impl<O: Ops> Session<'_, O> {
             model.prefetch(&self.state, &rest[..rest.len().min(now + self.chunk)]);
             let want = if now == rest.len() { Want::Last } else { Want::Nothing };
             let Output { logits, residual } = model.forward(&mut self.state, &rest[..now], want, &mut Silent)?;
-            self.speculator.follow(self.engine, at, &rest[..now], &residual, self.state.capacity());
+            self.speculator.read(self.engine, at, &rest[..now], &residual, self.state.capacity());
             drop(residual);
             let read = at + now;
             on_event(Event::Prompt { read, of });

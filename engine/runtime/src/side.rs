@@ -6,6 +6,9 @@ use strata_model::{DraftLayer, DraftSnapshot, DraftState, HiddenNorm, Model, Ops
 /// them; a row of the published model's residual streams is 40 KB.
 const WAITING: usize = 64;
 
+/// Rows that are kept waiting while nothing is drafted: what a draft sees when it is tried again.
+const RESTART: usize = 16;
+
 /// The draft layer's side of a sequence.
 pub(crate) struct Side<O: Ops> {
     /// Position of its first token: where reading along began. Its attention is over what it has seen.
@@ -44,6 +47,28 @@ impl<O: Ops> Side<O> {
     /// Whether so much waits that it should be read now.
     pub(crate) fn full(&self) -> bool {
         self.tokens.len() >= WAITING
+    }
+
+    /// Whether more waits than a draft must see.
+    pub(crate) fn behind(&self) -> bool {
+        self.tokens.len() > RESTART
+    }
+
+    /// The same place without the past, but for the last few rows that wait: nothing was read for what is left out, and
+    /// nothing will be.
+    pub(crate) fn restarted(mut self, layer: &DraftLayer<O>, model: &Model<O>) -> Side<O> {
+        let (end, room) = (self.end(), self.base + self.state.capacity());
+        let (len, mut rows) = (model.config().residual_len(), 0);
+        let mut residual = Vec::new();
+        // Whole passes are kept or left out, so it may be some more.
+        while rows < RESTART
+            && let Some(pass) = self.residual.pop()
+        {
+            rows += model.ops().len(&pass) / len;
+            residual.insert(0, pass);
+        }
+        let tokens = self.tokens.split_off(self.tokens.len().saturating_sub(rows));
+        Side { tokens, residual, ..Side::new(layer, model, end - rows, room) }
     }
 
     /// Reads what waits.

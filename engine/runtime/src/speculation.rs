@@ -13,7 +13,7 @@ use std::time::Instant;
 use strata_model::{Draft, DraftLimits, HiddenNorm, Ops};
 use strata_policy::hidden_norm::{self, Trial};
 use strata_policy::lookup::Lookup;
-use strata_policy::window::{self, MAX_ROWS, Match, Offer, Outcome, Plan, Policy, Window, agreement};
+use strata_policy::window::{self, MAX_ROWS, Match, Offer, Outcome, Plan, Policy, Probe, Window, agreement};
 
 /// How the residual streams that enter the draft layer are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,6 +92,8 @@ pub struct Speculation {
     pub draft_seconds: f64,
     /// Times that the draft layer failed; it then begins anew, and the answer is none the worse.
     pub failures: usize,
+    /// Times that the draft layer forgot the text but for its end, as it was not asked for drafts.
+    pub restarts: usize,
 }
 
 impl Speculation {
@@ -120,6 +122,8 @@ pub(crate) struct Speculator<O: Ops> {
     /// The sequence as far as it is known: the prompt and what was answered.
     text: Vec<u32>,
     side: Option<Side<O>>,
+    /// Whether the draft layer was asked for drafts, or a prompt was read, since it last had to read along.
+    wanted: bool,
     own: Option<OwnDrafts>,
     pub(crate) stats: Speculation,
 }
@@ -148,6 +152,7 @@ impl<O: Ops> Speculator<O> {
             lookup: Lookup::new(),
             text: Vec::new(),
             side: None,
+            wanted: true,
             own: None,
             stats: Speculation::default(),
         }
@@ -195,6 +200,13 @@ impl<O: Ops> Speculator<O> {
         }
     }
 
+    /// Reads along with a prompt: see [`follow`](Speculator::follow).
+    pub(crate) fn read(&mut self, engine: &Engine<O>, first: usize, tokens: &[u32], residual: &O::Buf, room: usize) {
+        self.wanted = true;
+        self.follow(engine, first, tokens, residual, room);
+        self.wanted = true;
+    }
+
     /// Reads along: the tokens at the positions from `first` on, and the residual streams of the pass that read them.
     pub(crate) fn follow(&mut self, engine: &Engine<O>, first: usize, tokens: &[u32], residual: &O::Buf, room: usize) {
         let Some(layer) = engine.draft_layer().filter(|_| self.params.mtp()) else { return };
@@ -202,10 +214,22 @@ impl<O: Ops> Speculator<O> {
         let mut side = here.unwrap_or_else(|| Side::new(layer, engine.model(), first, room));
         side.note(engine.model(), tokens, residual);
         let full = side.full();
+        // While drafts are not worth their time, reading along would only cost some more.
         self.side = Some(side);
-        if full {
-            self.catch_up(engine);
+        // While drafts are not worth their time, reading along would only cost some more.
+        match (full, self.wanted) {
+            (true, false) => self.restart(engine),
+            (true, true) => self.catch_up(engine),
+            _ => {}
         }
+        self.wanted &= !full;
+    }
+
+    /// Has the draft layer forget the text but for its end.
+    fn restart(&mut self, engine: &Engine<O>) {
+        let both = engine.draft_layer().zip(self.side.take());
+        self.side = both.map(|(layer, side)| side.restarted(layer, engine.model()));
+        self.stats.restarts += 1;
     }
 
     /// Has the draft layer read what waits. If it fails, it begins anew.
@@ -254,6 +278,12 @@ impl<O: Ops> Speculator<O> {
         let plan = self.policy.plan(Offer { lookup: found.as_ref().map(|(m, _)| *m), mtp, remaining });
         let (started, before) = (Instant::now(), self.stats.draft_seconds);
         if plan.steps > 0 {
+            match plan.probe {
+                // Most likely it is for nothing.
+                Some(Probe::Draft) if self.side.as_ref().is_some_and(Side::behind) => self.restart(engine),
+                Some(Probe::Draft) => {}
+                _ => self.wanted = true,
+            }
             self.catch_up(engine);
         }
         let Speculator { policy, side, text, .. } = self;
