@@ -43,7 +43,11 @@ serve:
 chat *ARGS:
     cargo run --release --locked -- run {{ARGS}}
 
-# Reproduce a result: cpu-peer; PYTHON names another interpreter than python3
+# The property that drafts change nothing, with many more cases than `just test` has
+nightly CASES="50000":
+    STRATA_CASES={{CASES}} cargo test --release -p strata-runtime --locked --test speculation
+
+# Reproduce a result: cpu-peer or draft-acceptance; PYTHON names another interpreter than python3
 [positional-arguments]
 run-experiment NAME *ARGS:
     @if [ ! -f "experiments/$1/run.py" ]; then \
