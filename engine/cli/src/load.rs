@@ -15,6 +15,8 @@ use strata_runtime::{DraftNorm, Engine, SpecSampling, SpeculationParams};
 pub(crate) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
     let start = Instant::now();
     let isa = isa(settings)?;
+    // What is wrong with a draft layer that was named is said before a large model is read.
+    let draft = if speculation(settings).policy.source.mtp() { draft_file(gguf, settings)? } else { None };
     let bar = bar("loading", "layers", quiet);
     let engine = Engine::load(gguf, CpuOps::on(Cpu::new(settings.engine.threads, isa)), &mut |progress| {
         bar.set_length(progress.of as u64);
@@ -22,8 +24,12 @@ pub(crate) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(E
     });
     bar.finish_and_clear();
     let mut engine = engine?;
-    if speculation(settings).policy.source.mtp() {
-        add_draft_layer(&mut engine, gguf, settings)?;
+    let layers = engine.model().config().layers.len();
+    match draft {
+        Some(DraftFile::Own) => engine.add_draft_layer(gguf)?,
+        Some(DraftFile::Packed(file)) => engine.add_draft_layer(&file)?,
+        Some(DraftFile::Checkpoint(source)) => engine.add_draft_layer(&draft_from_safetensors(&source, layers)?)?,
+        None => {}
     }
     Ok((engine, start.elapsed().as_secs_f64()))
 }
@@ -53,29 +59,45 @@ pub(crate) fn speculation(settings: &Settings) -> SpeculationParams {
     SpeculationParams { policy, norm, sampling }
 }
 
-/// Finds the draft layer and gives it to the engine. Only one that was named must be there.
-fn add_draft_layer(engine: &mut Engine<CpuOps>, gguf: &Gguf, settings: &Settings) -> Result<()> {
-    let layers = engine.model().config().layers.len();
+/// Where a draft layer is.
+enum DraftFile {
+    /// In the model file.
+    Own,
+    /// In a file of `strata pack mtp`.
+    Packed(Gguf),
+    /// In the original checkpoint.
+    Checkpoint(SafeTensors),
+}
+
+/// Finds the draft layer: the one that was named, the built-in model's, the model file's own, or one beside it.
+fn draft_file(gguf: &Gguf, settings: &Settings) -> Result<Option<DraftFile>> {
     if let Some(path) = &settings.speculation.draft_model {
         let safetensors = path.is_dir() || path.extension().is_some_and(|e| e == "safetensors" || e == "json");
-        let file = match safetensors {
-            true => draft_from_safetensors(&SafeTensors::open(path, "mtp.")?, layers)?,
-            false => Gguf::open(path)?,
-        };
-        return Ok(engine.add_draft_layer(&file)?);
+        return Ok(Some(match safetensors {
+            true => DraftFile::Checkpoint(SafeTensors::open(path, "mtp.")?),
+            false => DraftFile::Packed(Gguf::open(path)?),
+        }));
     }
     if let Some(own) = builtin::draft_layer(gguf)? {
-        return Ok(engine.add_draft_layer(&draft_from_safetensors(&own, layers)?)?);
+        return Ok(Some(DraftFile::Checkpoint(own)));
     }
-    if engine.add_draft_layer(gguf).is_ok() {
-        return Ok(());
+    if gguf.tensors().iter().any(|t| t.name().contains(".nextn.")) {
+        return Ok(Some(DraftFile::Own));
     }
     let model = settings.engine.model.as_deref();
     let folder = model.and_then(|m| if m.is_dir() { Some(m) } else { m.parent() });
     match folder.map(|folder| folder.join(BESIDE)).filter(|path| path.exists()) {
-        Some(path) => engine.add_draft_layer(&Gguf::open(&path)?).context("the draft layer beside the model"),
-        None => Ok(()),
+        Some(path) => Ok(Some(DraftFile::Packed(Gguf::open(&path)?))),
+        None => Ok(None),
     }
+}
+
+/// What the user should know about drafts: that there is no draft layer where one could draft.
+pub(crate) fn missing_drafts(engine: &Engine<CpuOps>, settings: &Settings) -> Option<&'static str> {
+    (speculation(settings).policy.source.mtp() && engine.draft_layer().is_none()).then_some(
+        "there is no draft layer, so drafts come from earlier text at most; `strata pack mtp` makes one of the original \
+         checkpoint",
+    )
 }
 
 /// The name under which a draft layer is found beside a model.

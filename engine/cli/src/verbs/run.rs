@@ -105,6 +105,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let (engine, load_seconds) = load::engine(&gguf, &settings, options.quiet)?;
     let context = load::context(&engine, &settings, &mut warnings);
     warnings.extend_from_slice(engine.warnings());
+    warnings.extend(load::missing_drafts(&engine, &settings).map(String::from));
     warnings.extend_from_slice(engine.model().ops().cpu().pool().notes());
     // The thread that decodes takes part in the work; beside a pinned worker it would share that one's core. Where the
     // system refuses, a note of the pool's says so of the workers.
