@@ -74,9 +74,7 @@ fn limits_hold_and_the_latest_stays() {
         session.checkpoints()
     };
     assert_eq!(with(3, usize::MAX), [160, 192, 200]);
-    // A snapshot, the logits, and what a draft layer would start from.
-    let each = each + 4 * (300 + engine.model().config().residual_len());
-    assert_eq!(with(100, 2 * each), [192, 200]);
+    assert_eq!(with(100, 2 * (each + 4 * 300)), [192, 200]);
     assert_eq!(with(100, 0), [200]);
     assert!(with(0, usize::MAX).is_empty());
 }
