@@ -4,7 +4,8 @@ use crate::builtin;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Instant;
-use strata_config::Settings;
+use strata_config::registry::{DRAFT, SPEC};
+use strata_config::{Origin, Settings};
 use strata_cpu::{Cpu, Isa};
 use strata_gguf::{Gguf, SafeTensors};
 use strata_model::{CpuOps, HiddenNorm, draft_from_safetensors};
@@ -92,9 +93,10 @@ fn draft_file(gguf: &Gguf, settings: &Settings) -> Result<Option<DraftFile>> {
     }
 }
 
-/// What the user should know about drafts: that there is no draft layer where one could draft.
+/// What the user should know about drafts: that there is no draft layer where one was asked for.
 pub(crate) fn missing_drafts(engine: &Engine<CpuOps>, settings: &Settings) -> Option<&'static str> {
-    (speculation(settings).policy.source.mtp() && engine.draft_layer().is_none()).then_some(
+    let asked = [&SPEC, &DRAFT].iter().any(|knob| settings.origin(knob) != Some(&Origin::Default));
+    (asked && speculation(settings).policy.source.mtp() && engine.draft_layer().is_none()).then_some(
         "there is no draft layer, so drafts come from earlier text at most; `strata pack mtp` makes one of the original \
          checkpoint",
     )
