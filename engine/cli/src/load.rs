@@ -122,7 +122,7 @@ pub(crate) fn context(engine: &Engine<CpuOps>, settings: &Settings, warnings: &m
     if asked == 0 {
         return trained;
     }
-    if asked > trained && settings.origin(&strata_config::registry::CTX) != Some(&strata_config::Origin::Default) {
+    if asked > trained && settings.origin(&strata_config::registry::CTX) != Some(&Origin::Default) {
         warnings
             .push(format!("the context is lowered from {asked} to {trained} tokens, what the model was trained for"));
     }
