@@ -4,7 +4,7 @@
 //! copy of the latter at one point of the sequence. A prompt that leaves the known path is read from the last checkpoint
 //! before it does.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::session::{Event, Session};
 use crate::side::SidePoint;
 use crate::speculation::Speculator;
@@ -64,6 +64,15 @@ impl From<Vec<u32>> for Prompt {
 }
 
 impl Prompt {
+    /// Refuses a prompt that is empty or leaves no room for an answer.
+    pub(crate) fn must_fit(&self, context: usize) -> Result<()> {
+        match self.tokens.len() {
+            0 => Err(Error::EmptyPrompt),
+            prompt if prompt >= context => Err(Error::PromptTooLong { prompt, context }),
+            _ => Ok(()),
+        }
+    }
+
     /// The next length behind `at` where reading pauses for a checkpoint, the last one being at `last`.
     fn next_stop(&self, at: usize, last: usize) -> Option<usize> {
         let marks = self.marks.iter().copied().filter(|&m| m >= last + GAP);

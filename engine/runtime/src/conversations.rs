@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{CheckpointParams, Prompt, Way};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::session::{Answer, Event, GenerateParams, Session};
 use std::sync::atomic::AtomicBool;
 use strata_model::Ops;
@@ -121,12 +121,7 @@ impl<'e, O: Ops> Conversations<'e, O> {
     ) -> Result<Answer> {
         // Nothing is given up for a prompt that will be refused.
         let (tokens, context) = (prompt.tokens.len(), self.params.context);
-        if tokens == 0 {
-            return Err(Error::EmptyPrompt);
-        }
-        if tokens >= context {
-            return Err(Error::PromptTooLong { prompt: tokens, context });
-        }
+        prompt.must_fit(context)?;
         let room = if params.max_tokens > 0 { params.max_tokens } else { ANSWER_ROOM };
         let needed = self.needed(context.min(tokens.saturating_add(room)));
         let mut session = self.session_for(&prompt.tokens, needed)?;

@@ -3,7 +3,7 @@
 use crate::checkpoints::{CheckpointParams, Checkpoints, Prompt};
 use crate::decode::Answering;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sampler::SamplingParams;
 use crate::speculation::{OwnDrafts, Speculation, SpeculationParams, Speculator};
 use std::sync::atomic::AtomicBool;
@@ -209,13 +209,7 @@ impl<'e, O: Ops> Session<'e, O> {
         cancel: &AtomicBool,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
-        let (tokens, context) = (prompt.tokens.len(), self.state.capacity());
-        if tokens == 0 {
-            return Err(Error::EmptyPrompt);
-        }
-        if tokens >= context {
-            return Err(Error::PromptTooLong { prompt: tokens, context });
-        }
+        prompt.must_fit(self.state.capacity())?;
         let answer = self.run(prompt, params, cancel, on_event);
         if answer.is_err() {
             self.clear();

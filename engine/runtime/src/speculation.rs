@@ -214,7 +214,6 @@ impl<O: Ops> Speculator<O> {
         let mut side = here.unwrap_or_else(|| Side::new(layer, engine.model(), first, room));
         side.note(engine.model(), tokens, residual);
         let full = side.full();
-        // While drafts are not worth their time, reading along would only cost some more.
         self.side = Some(side);
         // While drafts are not worth their time, reading along would only cost some more.
         match (full, self.wanted) {

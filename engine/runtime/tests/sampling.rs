@@ -12,14 +12,13 @@ mod chi_square;
 mod common;
 
 use chi_square::{LEAST, p_value};
-use common::{NEVER, engine, nano, noise, tiny};
+use common::{NEVER, engine, nano_with_draft_layer, noise, tiny};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use strata_gguf::{SafeTensors, Special};
-use strata_model::{CpuOps, HiddenNorm, Silent, Want, draft_from_safetensors};
+use strata_gguf::Special;
+use strata_model::{CpuOps, HiddenNorm, Silent, Want};
 use strata_policy::window::{Settings, Source};
 use strata_runtime::{
     Answer, DraftNorm, Engine, GenerateParams, SamplingParams, Session, SpecSampling, SpeculationParams,
@@ -300,15 +299,6 @@ fn by_noise_a_seed_has_one_text() {
     }
     println!("one text: {accepted} of {verified} drafts accepted");
     assert!(accepted > 20 && verified > accepted, "{accepted} of {verified} accepted");
-}
-
-fn nano_with_draft_layer() -> Engine<CpuOps> {
-    let mut engine = engine(&nano());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/model/nano-mtp.safetensors");
-    let layers = engine.model().config().layers.len();
-    let file = draft_from_safetensors(&SafeTensors::open(&path, "mtp.").unwrap(), layers).unwrap();
-    engine.add_draft_layer(&file).unwrap();
-    engine
 }
 
 /// Whole answers, with drafts of the built-in model's draft layer: fewer, since it is a larger model.

@@ -8,12 +8,11 @@
 
 mod common;
 
-use common::{NEVER, engine, nano, noise, tiny};
+use common::{NEVER, engine, nano_with_draft_layer, noise, tiny};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use std::path::Path;
-use strata_gguf::{SafeTensors, Special};
-use strata_model::{CpuOps, draft_from_safetensors};
+use strata_gguf::Special;
+use strata_model::CpuOps;
 use strata_policy::window::{Settings, Source};
 use strata_runtime::{
     Answer, CheckpointParams, DraftNorm, Engine, GenerateParams, OwnDrafts, SamplingParams, Session, SpeculationParams,
@@ -22,16 +21,6 @@ use strata_runtime::{
 /// Cases on the random model.
 fn cases() -> u32 {
     std::env::var("STRATA_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000)
-}
-
-/// The built-in model with its draft layer.
-fn nano_with_draft_layer() -> Engine<CpuOps> {
-    let mut engine = engine(&nano());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/model/nano-mtp.safetensors");
-    let layers = engine.model().config().layers.len();
-    let file = draft_from_safetensors(&SafeTensors::open(&path, "mtp.").unwrap(), layers).unwrap();
-    engine.add_draft_layer(&file).unwrap();
-    engine
 }
 
 fn session<'e>(engine: &'e Engine<CpuOps>, context: usize) -> Session<'e, CpuOps> {

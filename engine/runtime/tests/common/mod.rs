@@ -4,8 +4,8 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use strata_gguf::{ArrayValue, Gguf, Value, Writer};
-use strata_model::CpuOps;
+use strata_gguf::{ArrayValue, Gguf, SafeTensors, Value, Writer};
+use strata_model::{CpuOps, draft_from_safetensors};
 use strata_runtime::{Answer, CheckpointParams, Engine, GenerateParams, Session};
 
 pub static NEVER: AtomicBool = AtomicBool::new(false);
@@ -48,6 +48,16 @@ pub fn tiny_with(more: &[(&str, Value)]) -> Writer {
 
 pub fn engine(gguf: &Gguf) -> Engine<CpuOps> {
     Engine::load(gguf, CpuOps::new(1), &mut |_| ()).unwrap()
+}
+
+/// The built-in model with its draft layer.
+pub fn nano_with_draft_layer() -> Engine<CpuOps> {
+    let mut engine = engine(&nano());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/model/nano-mtp.safetensors");
+    let layers = engine.model().config().layers.len();
+    let file = draft_from_safetensors(&SafeTensors::open(&path, "mtp.").unwrap(), layers).unwrap();
+    engine.add_draft_layer(&file).unwrap();
+    engine
 }
 
 /// Answers of exactly this length.
