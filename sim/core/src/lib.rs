@@ -1,0 +1,7 @@
+//! Replays what the engine recorded under other policies and on other machines.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod study;
+
+pub use error::SimError;
