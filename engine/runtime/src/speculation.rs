@@ -122,7 +122,7 @@ pub(crate) struct Speculator<O: Ops> {
     /// The sequence as far as it is known: the prompt and what was answered.
     text: Vec<u32>,
     side: Option<Side<O>>,
-    /// Whether the draft layer was asked for drafts, or a prompt was read, since it last had to read along.
+    /// Whether the draft layer was asked for drafts since it last had to read along, or a prompt is being read.
     wanted: bool,
     own: Option<OwnDrafts>,
     pub(crate) stats: Speculation,
@@ -204,7 +204,8 @@ impl<O: Ops> Speculator<O> {
     pub(crate) fn read(&mut self, engine: &Engine<O>, first: usize, tokens: &[u32], residual: &O::Buf, room: usize) {
         self.wanted = true;
         self.follow(engine, first, tokens, residual, room);
-        self.wanted = true;
+        // The answer is read along with once the policy drafts: where drafts fail, even the first rows are dear.
+        self.wanted = false;
     }
 
     /// Reads along: the tokens at the positions from `first` on, and the residual streams of the pass that read them.

@@ -128,7 +128,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { source: Source::Both, fixed: None, max_rows: 8, confidence_floor: 0.0, probe_share: 0.02 }
+        Settings { source: Source::Both, fixed: None, max_rows: 8, confidence_floor: 0.0, probe_share: 0.01 }
     }
 }
 

@@ -164,7 +164,10 @@ impl Policy {
 
         let known = self.window.estimates();
         match round.plan.probe {
-            Some(Probe::Draft) if steps > 0 => self.credit.spend(self.view(1).step(0)),
+            // What it took, since a draft layer that has not read along for a while has to catch up first.
+            Some(Probe::Draft) if steps > 0 => {
+                self.credit.spend(measured(round.seconds_draft).unwrap_or_else(|| self.view(1).step(0)));
+            }
             Some(Probe::Cost(size)) if size == rows => {
                 let least = self.window.optimistic(size, &known);
                 self.credit.spend(least.map_or(0.0, |least| known[size - 1] - least));
