@@ -5,7 +5,8 @@
 //! used again before what leaves for it, and the insert budget goes to those used again soonest. Under a budget, with
 //! copies that take rounds, or with sizes that differ, this order is a good one and not provably the best.
 //!
-//! Only experts that the round missed come in, as for every rule that does not prefetch. Experts never used again leave
+//! Only experts that the round missed come in. So it bounds the rules that do the same, which are all but the original
+//! engine's: that may bring in an expert missed some rounds ago, which is a guess at the future. Experts never used again leave
 //! first, the lower key before the higher.
 
 use super::Policy;

@@ -108,7 +108,7 @@ impl ClassicLru {
     fn access(&mut self, key: Key) -> bool {
         let Some(resident) = self.resident.get_mut(key as usize) else { return false };
         if *resident {
-            self.list.to_front(0, key);
+            self.list.raise(0, key);
             return true;
         }
         if self.empty > 0 {

@@ -1,5 +1,6 @@
 //! The cache as the engine runs it: round by round.
 
+use super::Policy;
 use super::adaptive::Adaptive;
 use super::belady::Belady;
 use super::error::CacheError;
@@ -12,7 +13,6 @@ use super::s3fifo::S3Fifo;
 use super::saving::{Costs, Saving};
 use super::shape::{Key, Shape};
 use super::store::{Change, State, Store};
-use super::Policy;
 use std::sync::Arc;
 use strata_trace::Phase;
 

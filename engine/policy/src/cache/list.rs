@@ -45,7 +45,7 @@ impl Lists {
 
     /// Moves a key, which is in the list, to its front.
     #[inline]
-    pub(crate) fn to_front(&mut self, list: usize, key: Key) {
+    pub(crate) fn raise(&mut self, list: usize, key: Key) {
         let [before, after] = self.links[key as usize];
         self.join(before, after);
         self.push_front(list, key);

@@ -41,7 +41,7 @@ impl Policy for Lru {
     #[inline]
     fn used(&mut self, key: Key, state: State, _first: bool) {
         if matches!(state, State::Resident | State::Coming) {
-            self.lists.to_front(usize::from(self.pool_of[key as usize]), key);
+            self.lists.raise(usize::from(self.pool_of[key as usize]), key);
         }
     }
 

@@ -6,8 +6,8 @@
 //! hits, access by access.
 //!
 //! At a boundary, first the copies land that are due; then the rule decides what is inserted and what leaves for it.
-//! What the round has used does not leave, empty slots are filled first, and no more copies begin than the budget
-//! allows. A copy takes [`CacheParams::copy_rounds`] boundaries; until it has landed, the newcomer misses. Its victim
+//! What the round has used or what has just landed does not leave, empty slots are filled first, and no more copies
+//! begin than the budget allows. A copy takes [`CacheParams::copy_rounds`] boundaries; until it has landed, the newcomer misses. Its victim
 //! leaves at once or when it has landed, as [`Admission`] says. A victim is not chosen again: it leaves even if it is
 //! used in the meantime.
 //!

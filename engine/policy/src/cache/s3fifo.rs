@@ -7,7 +7,8 @@
 //! Newcomers enter a small queue of a tenth of the room, or the main one if they left the small queue lately. Uses are
 //! counted up to 3. What comes to the end of the small queue goes on to the main queue if it was used twice since it
 //! came, and else leaves and is remembered; what comes to the end of the main queue goes round again with one use less
-//! while it has any. Constants as in libCacheSim. What may not leave now, because the round uses it or its copy is
+//! while it has any. Constants and order as in libCacheSim, whose hit counts it has; so until something leaves, what the
+//! small queue has no room for enters the main one. What may not leave now, because the round uses it or its copy is
 //! under way, goes round without losing a use.
 
 use super::Policy;
@@ -37,8 +38,10 @@ pub(crate) struct S3Fifo {
     uses: Vec<u8>,
     /// Units in each list.
     units: Vec<[u64; 3]>,
-    /// Units that the main queue of each pool may hold, and the memory of what left.
-    main_room: Vec<u64>,
+    /// Units of each pool.
+    room: Vec<u64>,
+    /// Whether something has left each pool.
+    evicts: Vec<bool>,
     turns: Turns,
 }
 
@@ -50,7 +53,8 @@ impl S3Fifo {
             place: vec![NOWHERE; shape.keys()],
             uses: vec![0; shape.keys()],
             units: vec![[0; 3]; store.pools()],
-            main_room: rooms.iter().map(|room| room - room / SMALL_SHARE).collect(),
+            room: rooms.to_vec(),
+            evicts: vec![false; store.pools()],
             turns: Turns::new(shape),
         };
         for &key in ranking.iter().rev().filter(|&&key| store.state(key) == State::Resident) {
@@ -75,12 +79,18 @@ impl S3Fifo {
     /// Takes one out of the queues of a pool that holds one that may leave.
     fn victim(&mut self, store: &Store, pool: usize) -> Option<Key> {
         let list = |which: u8| 3 * pool + usize::from(which);
-        // Each key goes round at most once for being kept, and once for each use or promotion, before all were seen.
+        // Ends: each pass takes a use, promotes, or adds to what was kept.
         let mut kept = 0;
         let most = self.units[pool][usize::from(SMALL)] + self.units[pool][usize::from(MAIN)];
+        let mut from = NOWHERE;
         while kept <= most {
             let [small, main, _] = self.units[pool];
-            let from = if main > self.main_room[pool] || small == 0 { MAIN } else { SMALL };
+            // A queue whose turn it is keeps it until something leaves or it is empty.
+            if from != MAIN && small == 0 || from == NOWHERE && main > self.main_room(pool) {
+                from = MAIN;
+            } else if from != SMALL && main == 0 || from == NOWHERE {
+                from = SMALL;
+            }
             let key = self.lists.back(list(from))?;
             let uses = self.uses[key as usize];
             self.take(store, key);
@@ -115,10 +125,21 @@ impl S3Fifo {
         key
     }
 
-    /// Notes that a key left the small queue, and forgets the oldest of those beyond the main queue's room.
+    /// Units that the small queue of a pool should hold.
+    fn small_room(&self, pool: usize) -> u64 {
+        self.room[pool] / SMALL_SHARE
+    }
+
+    /// Units that the main queue of a pool may hold before it is its turn to give some up.
+    fn main_room(&self, pool: usize) -> u64 {
+        self.room[pool] - self.small_room(pool)
+    }
+
+    /// Notes that a key left the small queue, and forgets the oldest beyond nine tenths of the room.
     fn remember(&mut self, store: &Store, pool: usize, key: Key) {
         self.push(store, key, GHOST);
-        while self.units[pool][usize::from(GHOST)] > self.main_room[pool] {
+        let most = self.room[pool] * (SMALL_SHARE - 1) / SMALL_SHARE;
+        while self.units[pool][usize::from(GHOST)] > most {
             let Some(oldest) = self.lists.back(3 * pool + usize::from(GHOST)) else { return };
             self.take(store, oldest);
         }
@@ -145,14 +166,17 @@ impl Policy for S3Fifo {
             }
             let pool = store.pool(key);
             // Looked up before victims are remembered, which may push it out.
-            let queue = if self.place[key as usize] == GHOST { MAIN } else { SMALL };
-            if queue == MAIN {
+            let known = self.place[key as usize] == GHOST;
+            if known {
                 self.take(store, key);
             }
             while !store.fits(key) {
                 let Some(victim) = self.victim(store, pool) else { return };
                 store.evict(victim);
+                self.evicts[pool] = true;
             }
+            let filling = !self.evicts[pool] && self.units[pool][usize::from(SMALL)] >= self.small_room(pool);
+            let queue = if known || filling { MAIN } else { SMALL };
             store.insert(key);
             self.uses[key as usize] = 0;
             self.push(store, key, queue);

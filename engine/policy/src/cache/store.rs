@@ -186,7 +186,7 @@ impl Store {
         &self.pools[pool].keys
     }
 
-    /// Whether a key may leave now: resident, not leaving already, and not used by this round.
+    /// Whether a key may leave now: resident, not leaving already, not used by this round, and not landed just now.
     #[inline]
     pub(crate) fn may_leave(&self, key: Key) -> bool {
         let entry = self.entries[key as usize];
@@ -274,6 +274,8 @@ impl Store {
                 self.changes.push(Change { came: Some(copy.key), left: None });
             }
             self.settle(copy.key);
+            // It was of no use yet: it may leave at the next boundary, not at this one.
+            self.entries[copy.key as usize].used = self.now;
         }
     }
 
