@@ -15,6 +15,7 @@ use super::decay::decay;
 use super::params::{CacheParams, Rule};
 use super::shape::{Key, Shape};
 use super::store::{State, Store};
+use super::victims::{Ranked, ranked};
 use std::cmp::Reverse;
 
 #[derive(Debug, Clone)]
@@ -27,8 +28,8 @@ pub(crate) struct Adaptive {
     experts: usize,
     rounds: u32,
     usage: Vec<f32>,
-    newcomers: Vec<Key>,
-    residents: Vec<Key>,
+    newcomers: Vec<u64>,
+    residents: Vec<u64>,
     /// Gain as bits, newcomer, victim.
     pairs: Vec<(Reverse<u32>, Key, Key)>,
 }
@@ -56,7 +57,7 @@ impl Adaptive {
 
     /// Fills empty slots with the most used missing experts of all layers; returns how many.
     fn fill(&mut self, store: &mut Store) -> u32 {
-        let least = store.least_cost();
+        let (least, _) = store.costs();
         if (0..store.pools()).all(|pool| store.free(pool) < least) {
             return 0;
         }
@@ -64,10 +65,11 @@ impl Adaptive {
         self.newcomers.clear();
         let keys = 0..usage.len() as Key;
         let missing = keys.filter(|&key| store.state(key) == State::Absent && usage[key as usize] >= min_use);
-        self.newcomers.extend(missing);
-        self.newcomers.sort_unstable_by_key(|&key| (Reverse(usage[key as usize].to_bits()), key));
+        // Counts are not negative, so their bits are ordered as they are.
+        self.newcomers.extend(missing.map(|key| ranked(u32::MAX - usage[key as usize].to_bits(), key)));
+        self.newcomers.sort_unstable();
         let mut filled = 0;
-        for &key in &self.newcomers {
+        for key in self.newcomers.iter().map(|newcomer| newcomer.key()) {
             if filled == self.swaps || store.budget_left() == 0 {
                 break;
             }
@@ -84,27 +86,33 @@ impl Adaptive {
         let usage = &self.usage;
         self.pairs.clear();
         for start in (0..usage.len()).step_by(self.experts) {
+            let layer = start..start + self.experts;
             self.newcomers.clear();
-            self.residents.clear();
-            for key in start as Key..(start + self.experts) as Key {
-                if store.may_leave(key) {
-                    self.residents.push(key);
-                } else if store.state(key) == State::Absent && usage[key as usize] >= self.min_use {
-                    self.newcomers.push(key);
+            for (i, &count) in usage[layer.clone()].iter().enumerate() {
+                let key = (start + i) as Key;
+                if count >= self.min_use && store.state(key) == State::Absent {
+                    self.newcomers.push(ranked(u32::MAX - count.to_bits(), key));
                 }
             }
             if self.newcomers.is_empty() {
                 continue;
             }
-            // Counts are not negative, so their bits are ordered as they are.
-            self.newcomers.sort_unstable_by_key(|&key| (Reverse(usage[key as usize].to_bits()), key));
-            self.residents.sort_unstable_by_key(|&key| (usage[key as usize].to_bits(), key));
-            for (&newcomer, &victim) in self.newcomers.iter().zip(&self.residents) {
-                let gain = usage[newcomer as usize] - usage[victim as usize];
-                if usage[newcomer as usize] < usage[victim as usize] + self.gain {
+            self.newcomers.sort_unstable();
+            let residents = &mut self.residents;
+            residents.clear();
+            store.idle().for_each(layer, |key| residents.push(ranked(usage[key as usize].to_bits(), key)));
+            if residents.len() > self.newcomers.len() {
+                residents.select_nth_unstable(self.newcomers.len());
+                residents.truncate(self.newcomers.len());
+            }
+            residents.sort_unstable();
+            for (newcomer, victim) in self.newcomers.iter().zip(&*residents) {
+                let (newcomer, victim) = (newcomer.key(), victim.key());
+                let (gains, loses) = (usage[newcomer as usize], usage[victim as usize]);
+                if gains < loses + self.gain {
                     break;
                 }
-                self.pairs.push((Reverse(gain.to_bits()), newcomer, victim));
+                self.pairs.push((Reverse((gains - loses).to_bits()), newcomer, victim));
             }
         }
         self.pairs.sort_unstable();

@@ -14,7 +14,7 @@ use super::future::Future;
 use super::params::{CacheParams, Rule};
 use super::shape::{Key, Shape};
 use super::store::{State, Store};
-use super::victims::{Leavers, Victims};
+use super::victims::{Ranked, Victims, ranked};
 use std::sync::Arc;
 
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub(crate) struct Belady {
     /// The next use of each key.
     next: Vec<u32>,
     wanted: Vec<Key>,
-    victims: Victims,
+    victims: Victims<u64>,
 }
 
 impl Belady {
@@ -37,7 +37,7 @@ impl Belady {
             next: (0..shape.keys()).map(|key| future.first(key as Key)).collect(),
             future,
             wanted: Vec::new(),
-            victims: Victims::default(),
+            victims: Victims::new(),
         }
     }
 }
@@ -58,15 +58,13 @@ impl Policy for Belady {
         wanted.clear();
         wanted.extend_from_slice(missed);
         wanted.sort_unstable_by_key(|&key| (next[key as usize], key));
-        victims.gather(store, wanted, |key| u128::from(u32::MAX - next[key as usize]));
+        victims.gather(store, wanted, |key| ranked(u32::MAX - next[key as usize], key));
         for &key in &*wanted {
             if store.budget_left() == 0 {
                 break;
             }
-            let sooner = |leavers: Leavers<'_>| {
-                let mine = next[key as usize];
-                !*bypass || leavers.keys().all(|k| next[k as usize] > mine)
-            };
+            let mine = next[key as usize];
+            let sooner = |leavers: &[u64]| !*bypass || leavers.iter().all(|v| next[v.key() as usize] > mine);
             if victims.make_room(store, key, sooner) {
                 store.insert(key);
             }

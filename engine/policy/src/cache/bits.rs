@@ -1,4 +1,57 @@
-//! A set of small numbers that knows its largest.
+//! Sets of small numbers, as bits.
+
+use super::shape::Key;
+use std::ops::Range;
+
+/// A set of keys that is gone through in their order, which is the order of all arrays by key.
+#[derive(Debug, Clone)]
+pub(crate) struct KeySet(Vec<u64>);
+
+impl KeySet {
+    /// No key, with room for so many.
+    pub(crate) fn new(keys: usize) -> KeySet {
+        KeySet(vec![0; keys.div_ceil(64)])
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, key: Key) {
+        self.0[key as usize / 64] |= 1 << (key % 64);
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, key: Key) {
+        self.0[key as usize / 64] &= !(1 << (key % 64));
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, key: Key) -> bool {
+        self.0[key as usize / 64] >> (key % 64) & 1 == 1
+    }
+
+    /// Becomes equal to another set over the same keys.
+    pub(crate) fn copy_from(&mut self, other: &KeySet) {
+        self.0.copy_from_slice(&other.0);
+    }
+
+    /// Calls for each key of a range, in order.
+    #[inline]
+    pub(crate) fn for_each(&self, range: Range<usize>, mut visit: impl FnMut(Key)) {
+        for word in range.start / 64..range.end.div_ceil(64) {
+            let mut bits = self.0[word];
+            // What of the word lies before the range, and behind it.
+            if word * 64 < range.start {
+                bits &= u64::MAX << (range.start % 64);
+            }
+            if range.end < (word + 1) * 64 {
+                bits &= !(u64::MAX << (range.end % 64));
+            }
+            while bits != 0 {
+                visit((word * 64) as Key + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+    }
+}
 
 /// Numbers below a bound as a tree of bits: each bit of a level says whether a word of the level below has any. For ten
 /// million numbers that is four levels and 1.3 MB, which stays in a core's cache.

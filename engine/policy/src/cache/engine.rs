@@ -161,7 +161,6 @@ fn round<P: Policy>(
     accesses: &[Key],
     hits: &mut Vec<bool>,
 ) {
-    hits.reserve(accesses.len());
     if !counts {
         hits.extend(accesses.iter().map(|&key| store.entries.get(key as usize).is_some_and(|e| e.state.hits())));
         policy.skip(accesses.len());
@@ -170,22 +169,21 @@ fn round<P: Policy>(
     }
     store.begin_round();
     missed.clear();
-    for &key in accesses {
+    hits.extend(accesses.iter().map(|&key| {
         let Some(&entry) = store.entries.get(key as usize) else {
-            hits.push(false);
             policy.skip(1);
-            continue;
+            return false;
         };
         let first = entry.used != store.now;
-        hits.push(entry.state.hits());
         if first {
-            store.use_first(key);
+            store.use_first(key, entry);
             if entry.state == State::Absent {
                 missed.push(key);
             }
         }
         policy.used(key, entry.state, first);
-    }
+        entry.state.hits()
+    }));
     store.land();
     policy.decide(store, missed);
 }

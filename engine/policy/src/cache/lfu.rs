@@ -10,7 +10,7 @@ use super::decay::decay;
 use super::params::{CacheParams, Rule};
 use super::shape::{Key, Shape};
 use super::store::{State, Store};
-use super::victims::Victims;
+use super::victims::{Ranked, Victims};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Lfu {
@@ -24,7 +24,7 @@ pub(crate) struct Lfu {
     last: Vec<u64>,
     clock: u64,
     wanted: Vec<Key>,
-    victims: Victims,
+    victims: Victims<u128>,
 }
 
 impl Lfu {
@@ -48,7 +48,7 @@ impl Lfu {
             last,
             clock: ranking.len() as u64,
             wanted: Vec::new(),
-            victims: Victims::default(),
+            victims: Victims::new(),
         }
     }
 }
@@ -71,14 +71,17 @@ impl Policy for Lfu {
         // The most used first; of those used equally often the most recent ones, as these would stay longest.
         wanted.sort_unstable_by_key(|&key| std::cmp::Reverse((counts[key as usize].to_bits(), last[key as usize])));
         // Counts are not negative, so their bits are ordered as they are.
-        let rank = |key: Key| u128::from(counts[key as usize].to_bits()) << 64 | u128::from(last[key as usize]);
+        let rank = |key: Key| {
+            let (count, last) = (counts[key as usize].to_bits(), last[key as usize]);
+            u128::from(count) << 96 | u128::from(last) << 32 | u128::from(key)
+        };
         victims.gather(store, wanted, rank);
         for &key in &*wanted {
             if store.budget_left() == 0 {
                 break;
             }
             let count = counts[key as usize];
-            let worth = |v: super::victims::Leavers<'_>| !self.bypass || v.keys().all(|k| counts[k as usize] <= count);
+            let worth = |leavers: &[u128]| !self.bypass || leavers.iter().all(|v| counts[v.key() as usize] <= count);
             if victims.make_room(store, key, worth) {
                 store.insert(key);
             }

@@ -32,9 +32,8 @@ use super::decay::decay;
 use super::params::{CacheParams, Rule};
 use super::shape::{Key, Shape};
 use super::store::{State, Store};
-use super::victims::{Leavers, Victims};
+use super::victims::{Ranked, Victims, ranked};
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
 
 /// What misses and copies cost, for each layer. Measured by whoever runs the cache, and recorded with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,8 +76,11 @@ pub(crate) struct Saving {
     miss: Vec<f32>,
     /// Nanoseconds of a copy that are lost, by key.
     copy: Vec<f32>,
+    /// Nanoseconds of a miss for each unit of room, by key.
+    miss_per_unit: Vec<f32>,
     wanted: Vec<Key>,
-    victims: Victims,
+    ranks: Vec<u64>,
+    victims: Victims<u64>,
 }
 
 impl Saving {
@@ -99,9 +101,11 @@ impl Saving {
             fast: keys.clone().map(resident).collect(),
             slow: keys.clone().map(resident).collect(),
             miss: keys.clone().map(|key| of(&costs.miss, key)).collect(),
+            miss_per_unit: keys.clone().map(|k| of(&costs.miss, k) / store.cost(k as Key) as f32).collect(),
             copy: keys.map(|key| share * of(&costs.copy, key)).collect(),
             wanted: Vec::new(),
-            victims: Victims::default(),
+            ranks: Vec::new(),
+            victims: Victims::new(),
         }
     }
 }
@@ -116,24 +120,25 @@ impl Policy for Saving {
     }
 
     fn decide(&mut self, store: &mut Store, missed: &[Key]) {
-        let Saving { fast, slow, miss, copy, wanted, victims, .. } = self;
+        let Saving { fast, slow, miss, miss_per_unit, copy, wanted, ranks, victims, .. } = self;
         let (fast_weight, slow_weight, horizon) = (self.fast_weight, self.slow_weight, self.horizon);
-        let saved = |key: Key| {
-            let i = key as usize;
-            (fast_weight * fast[i] + slow_weight * slow[i]) * miss[i]
-        };
-        wanted.clear();
-        wanted.extend(missed.iter().copied().filter(|&key| horizon * saved(key) > copy[key as usize]));
+        let rate = |key: Key| fast_weight * fast[key as usize] + slow_weight * slow[key as usize];
+        let saved = |key: Key| rate(key) * miss[key as usize];
         // Savings are not negative, so their bits are ordered as they are.
-        let rank = |store: &Store, key: Key| (saved(key) / store.cost(key) as f32).to_bits();
-        wanted.sort_unstable_by_key(|&key| (Reverse(rank(store, key)), key));
-        victims.gather(store, wanted, |key| u128::from(rank(store, key)));
+        let rank = |key: Key| (rate(key) * miss_per_unit[key as usize]).to_bits();
+        ranks.clear();
+        let pays = missed.iter().filter(|&&key| horizon * saved(key) > copy[key as usize]);
+        ranks.extend(pays.map(|&key| ranked(u32::MAX - rank(key), key)));
+        ranks.sort_unstable();
+        wanted.clear();
+        wanted.extend(ranks.iter().map(|r| r.key()));
+        victims.gather(store, wanted, |key| ranked(rank(key), key));
         for &key in &*wanted {
             if store.budget_left() == 0 {
                 break;
             }
-            let pays = |leavers: Leavers<'_>| {
-                let lost: f32 = leavers.keys().map(saved).sum();
+            let pays = |leavers: &[u64]| {
+                let lost: f32 = leavers.iter().map(|v| saved(v.key())).sum();
                 horizon * (saved(key) - lost) > copy[key as usize]
             };
             if victims.make_room(store, key, pays) {

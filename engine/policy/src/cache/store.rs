@@ -3,9 +3,11 @@
 //! Rules decide; this keeps the books for all of them: states, room, copies under way, the budget, and what to report.
 //! Room is counted in units: one for each expert where the capacity is a number of slots, its bytes otherwise.
 
+use super::bits::KeySet;
 use super::params::{Admission, CacheParams, Capacity, Rule, Scope};
 use super::shape::{Key, Shape};
 use std::collections::VecDeque;
+use std::ops::Range;
 use strata_trace::Move;
 
 /// Where an expert stands.
@@ -63,10 +65,8 @@ struct Pool {
     free: u64,
     /// Units of what is resident and not leaving.
     resident: u64,
-    /// Of these, what the round has not used.
+    /// Of these, what may leave.
     idle: u64,
-    /// What is resident and not leaving, in no order.
-    keys: Vec<Key>,
 }
 
 /// A copy under way.
@@ -86,11 +86,17 @@ pub(crate) struct Store {
     pub(crate) now: u32,
     /// Boundaries passed.
     boundaries: u64,
+    /// Units of each key; empty = one each.
     cost: Vec<u64>,
-    least_cost: u64,
+    /// The cheapest and the dearest key's units.
+    costs: (u64, u64),
     pools: Vec<Pool>,
-    /// Index of each resident key in its pool's `keys`.
-    place: Vec<u32>,
+    /// Keys of each pool.
+    width: usize,
+    /// What is resident and not leaving.
+    resident: KeySet,
+    /// Of these, what may leave: what the round has not used, and what was resident when it began.
+    idle: KeySet,
     copies: VecDeque<Copy>,
     leaving: VecDeque<Key>,
     /// Victims of the insertion that is being made.
@@ -113,9 +119,9 @@ impl Store {
             Capacity::Slots(n) => (n as u64, false),
             Capacity::Bytes(n) => (n, true),
         };
-        let cost: Vec<u64> = (0..keys).map(|key| if in_bytes { shape.bytes_of(key as Key) } else { 1 }).collect();
+        let cost: Vec<u64> = (0..keys).filter(|_| in_bytes).map(|key| shape.bytes_of(key as Key)).collect();
         // More room than the model fills is of no use, and sums of it could overflow.
-        let room = room.min(cost.iter().sum());
+        let room = room.min(if in_bytes { cost.iter().sum() } else { keys as u64 });
         let share = |pool: usize| {
             let left_over = u64::from((pool as u64) < room % pools as u64);
             room / pools as u64 + left_over
@@ -125,10 +131,12 @@ impl Store {
             entries: (0..keys).map(|key| Entry { used: 0, pool: pool_of(key), state: State::Absent }).collect(),
             now: 0,
             boundaries: 0,
-            least_cost: cost.iter().copied().min().unwrap_or(1),
+            costs: (cost.iter().copied().min().unwrap_or(1), cost.iter().copied().max().unwrap_or(1)),
             cost,
             pools: (0..pools).map(|p| Pool { free: share(p), ..Pool::default() }).collect(),
-            place: vec![0; keys],
+            width: keys / pools,
+            resident: KeySet::new(keys),
+            idle: KeySet::new(keys),
             copies: VecDeque::new(),
             leaving: VecDeque::new(),
             victims: Vec::new(),
@@ -164,12 +172,12 @@ impl Store {
 
     #[inline]
     pub(crate) fn cost(&self, key: Key) -> u64 {
-        self.cost[key as usize]
+        if self.cost.is_empty() { 1 } else { self.cost[key as usize] }
     }
 
-    /// The cheapest expert's units.
-    pub(crate) fn least_cost(&self) -> u64 {
-        self.least_cost
+    /// The cheapest and the dearest expert's units.
+    pub(crate) fn costs(&self) -> (u64, u64) {
+        self.costs
     }
 
     pub(crate) fn pools(&self) -> usize {
@@ -181,16 +189,20 @@ impl Store {
         self.pools[pool].free
     }
 
-    /// Resident keys of a pool that are not leaving, in no order.
-    pub(crate) fn residents(&self, pool: usize) -> &[Key] {
-        &self.pools[pool].keys
+    /// The keys of a pool.
+    pub(crate) fn keys_of(&self, pool: usize) -> Range<usize> {
+        pool * self.width..(pool + 1) * self.width
     }
 
-    /// Whether a key may leave now: resident, not leaving already, not used by this round, and not landed just now.
+    /// The keys that may leave now: resident, not leaving already, not used by this round, and not landed just now.
+    pub(crate) fn idle(&self) -> &KeySet {
+        &self.idle
+    }
+
+    /// Whether a key may leave now.
     #[inline]
     pub(crate) fn may_leave(&self, key: Key) -> bool {
-        let entry = self.entries[key as usize];
-        entry.state == State::Resident && entry.used != self.now
+        self.idle.contains(key)
     }
 
     /// Whether there is room for a key.
@@ -236,18 +248,19 @@ impl Store {
     pub(crate) fn begin_round(&mut self) {
         // After 2^32 rounds an expert not used for so long would count as used by the round; it is then kept once more.
         self.now = self.now.wrapping_add(1).max(1);
+        self.idle.copy_from(&self.resident);
         for pool in &mut self.pools {
             pool.idle = pool.resident;
         }
     }
 
-    /// Notes that the round uses a key, which it had not before.
+    /// Notes that the round uses a key, which it had not before, and which is in this state.
     #[inline]
-    pub(crate) fn use_first(&mut self, key: Key) {
-        let entry = &mut self.entries[key as usize];
-        entry.used = self.now;
+    pub(crate) fn use_first(&mut self, key: Key, entry: Entry) {
+        self.entries[key as usize].used = self.now;
         if entry.state == State::Resident {
-            self.pools[usize::from(entry.pool)].idle -= self.cost[key as usize];
+            self.idle.remove(key);
+            self.pools[usize::from(entry.pool)].idle -= self.cost(key);
         }
     }
 
@@ -274,18 +287,15 @@ impl Store {
                 self.changes.push(Change { came: Some(copy.key), left: None });
             }
             self.settle(copy.key);
-            // It was of no use yet: it may leave at the next boundary, not at this one.
-            self.entries[copy.key as usize].used = self.now;
         }
     }
 
     fn settle(&mut self, key: Key) {
         let (cost, pool) = (self.cost(key), self.pool(key));
         self.entries[key as usize].state = State::Resident;
-        let pool = &mut self.pools[pool];
-        self.place[key as usize] = pool.keys.len() as u32;
-        pool.keys.push(key);
-        pool.resident += cost;
+        self.pools[pool].resident += cost;
+        // It was of no use yet, and is not idle: it may leave at the next boundary, not at this one.
+        self.resident.insert(key);
     }
 
     /// Decides that a key leaves for the one that is inserted next. It must be one that may leave.
@@ -293,12 +303,9 @@ impl Store {
         let (cost, pool) = (self.cost(key), self.pool(key));
         let later = self.wait && self.copy_rounds > 0;
         self.entries[key as usize].state = if later { State::Leaving } else { State::Absent };
+        self.resident.remove(key);
+        self.idle.remove(key);
         let pool = &mut self.pools[pool];
-        let place = self.place[key as usize] as usize;
-        pool.keys.swap_remove(place);
-        if let Some(&moved) = pool.keys.get(place) {
-            self.place[moved as usize] = place as u32;
-        }
         pool.free += cost;
         pool.resident -= cost;
         pool.idle -= cost;

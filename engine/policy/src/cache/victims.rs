@@ -6,41 +6,71 @@
 use super::shape::Key;
 use super::store::Store;
 
+/// A rank in the high bits and a key in the low 32, so that ties go to the lower key.
+pub(crate) trait Ranked: Copy + Ord {
+    fn key(self) -> Key;
+}
+
+impl Ranked for u64 {
+    #[inline]
+    fn key(self) -> Key {
+        self as Key
+    }
+}
+
+impl Ranked for u128 {
+    #[inline]
+    fn key(self) -> Key {
+        self as Key
+    }
+}
+
+/// A rank of 32 bits with its key.
+#[inline]
+pub(crate) fn ranked(rank: u32, key: Key) -> u64 {
+    u64::from(rank) << 32 | u64::from(key)
+}
+
 /// Candidates for leaving, worst first, of each pool that inserts something.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Victims {
-    /// Rank in the high bits, key in the low 32, so that ties go to the lower key.
-    ranked: Vec<u128>,
+#[derive(Debug, Clone)]
+pub(crate) struct Victims<R> {
+    ranked: Vec<R>,
     /// Of each pool: the next of `ranked`, and the end.
     spans: Vec<(usize, usize)>,
-    /// Units that the pool's newcomers take at most.
+    /// Victims that the pool's newcomers need at most.
     wanted: Vec<u64>,
     /// What was evicted since the last ranking.
     left: Vec<Key>,
 }
 
-impl Victims {
-    /// Ranks the residents that may leave for these newcomers; the lowest rank goes first.
+impl<R: Ranked> Victims<R> {
+    pub(crate) fn new() -> Victims<R> {
+        Victims { ranked: Vec::new(), spans: Vec::new(), wanted: Vec::new(), left: Vec::new() }
+    }
+
+    /// Ranks the residents that may leave for these newcomers; the lowest goes first.
     ///
-    /// Enough are kept for all newcomers: as many as these take units, divided by what the smallest victim gives.
-    pub(crate) fn gather(&mut self, store: &Store, newcomers: &[Key], rank: impl Fn(Key) -> u128) {
+    /// Enough are kept for all that may be inserted: as many as these take units, divided by what the smallest victim
+    /// gives.
+    pub(crate) fn gather(&mut self, store: &Store, newcomers: &[Key], rank: impl Fn(Key) -> R) {
         self.ranked.clear();
         self.spans.clear();
         self.left.clear();
         self.wanted.clear();
         self.wanted.resize(store.pools(), 0);
+        let (least, most) = store.costs();
         for &key in newcomers {
-            self.wanted[store.pool(key)] += store.cost(key).div_ceil(store.least_cost());
+            self.wanted[store.pool(key)] += store.cost(key).div_ceil(least);
         }
+        let budget = u64::from(store.budget_left()).saturating_mul(most.div_ceil(least));
         for pool in 0..store.pools() {
             let start = self.ranked.len();
-            if self.wanted[pool] > 0 {
-                let idle = store.residents(pool).iter().filter(|&&key| store.may_leave(key));
-                self.ranked.extend(idle.map(|&key| rank(key) << 32 | u128::from(key)));
-                let (found, most) = (self.ranked.len() - start, self.wanted[pool] as usize);
-                if found > most {
-                    self.ranked[start..].select_nth_unstable(most);
-                    self.ranked.truncate(start + most);
+            let wanted = self.wanted[pool].min(budget) as usize;
+            if wanted > 0 {
+                store.idle().for_each(store.keys_of(pool), |key| self.ranked.push(rank(key)));
+                if self.ranked.len() - start > wanted {
+                    self.ranked[start..].select_nth_unstable(wanted);
+                    self.ranked.truncate(start + wanted);
                 }
                 self.ranked[start..].sort_unstable();
             }
@@ -50,7 +80,7 @@ impl Victims {
 
     /// Evicts the worst of the pool until `key` fits, if it can and if `worth` agrees, who is shown who would leave.
     /// Says whether `key` fits now; if not, nothing was evicted.
-    pub(crate) fn make_room(&mut self, store: &mut Store, key: Key, worth: impl FnOnce(Leavers<'_>) -> bool) -> bool {
+    pub(crate) fn make_room(&mut self, store: &mut Store, key: Key, worth: impl FnOnce(&[R]) -> bool) -> bool {
         let pool = store.pool(key);
         let (start, limit) = self.spans[pool];
         let (mut end, mut units) = (start, store.free(pool));
@@ -58,15 +88,15 @@ impl Victims {
             if end == limit {
                 return false;
             }
-            units += store.cost(self.ranked[end] as Key);
+            units += store.cost(self.ranked[end].key());
             end += 1;
         }
-        if !worth(Leavers(&self.ranked[start..end])) {
+        if !worth(&self.ranked[start..end]) {
             return false;
         }
         for i in start..end {
-            store.evict(self.ranked[i] as Key);
-            self.left.push(self.ranked[i] as Key);
+            store.evict(self.ranked[i].key());
+            self.left.push(self.ranked[i].key());
         }
         self.spans[pool].0 = end;
         true
@@ -75,15 +105,5 @@ impl Victims {
     /// What was evicted since the last ranking.
     pub(crate) fn left(&self) -> &[Key] {
         &self.left
-    }
-}
-
-/// Those who would leave.
-#[derive(Clone, Copy)]
-pub(crate) struct Leavers<'a>(&'a [u128]);
-
-impl Leavers<'_> {
-    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> + '_ {
-        self.0.iter().map(|&ranked| ranked as Key)
     }
 }

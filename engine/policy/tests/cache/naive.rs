@@ -135,11 +135,19 @@ impl Naive {
         rest.iter().position(|&k| k == key).map_or(usize::MAX, |i| self.position + i)
     }
 
-    fn saved(&self, key: Key) -> f32 {
+    fn rate(&self, key: Key) -> f32 {
         let Rule::Saving { fast, slow, blend, .. } = self.params.rule else { return 0.0 };
         let i = key as usize;
-        let rate = blend * (1.0 - fast) * self.fast[i] + (1.0 - blend) * (1.0 - slow) * self.slow[i];
-        rate * self.costs.miss[self.shape.layer_of(key)] as f32
+        blend * (1.0 - fast) * self.fast[i] + (1.0 - blend) * (1.0 - slow) * self.slow[i]
+    }
+
+    fn saved(&self, key: Key) -> f32 {
+        self.rate(key) * self.costs.miss[self.shape.layer_of(key)] as f32
+    }
+
+    fn density(&self, key: Key) -> u32 {
+        let miss = self.costs.miss[self.shape.layer_of(key)] as f32;
+        (self.rate(key) * (miss / self.cost(key) as f32)).to_bits()
     }
 
     pub(crate) fn round(&mut self, accesses: &[Key], counts: bool) -> Vec<bool> {
@@ -292,12 +300,11 @@ impl Naive {
             Rule::Adaptive { .. } => self.adapt(),
             Rule::S3Fifo => self.s3(missed),
             Rule::Saving { fast, slow, horizon, copy, .. } => {
-                let density = |n: &Naive, k: Key| (n.saved(k) / n.cost(k) as f32).to_bits();
                 let cost = |n: &Naive, k: Key| copy * n.costs.copy[n.shape.layer_of(k)] as f32;
                 let mut wanted = missed.to_vec();
-                wanted.sort_by_key(|&k| (u32::MAX - density(self, k), k));
+                wanted.sort_by_key(|&k| (u32::MAX - self.density(k), k));
                 for key in wanted {
-                    let leavers = self.leavers(key, |e| (u64::from(density(self, e.key)), 0));
+                    let leavers = self.leavers(key, |e| (u64::from(self.density(e.key)), 0));
                     let Some(leavers) = leavers.filter(|_| self.budget_left()) else { continue };
                     let lost: f32 = leavers.iter().map(|&k| self.saved(k)).sum();
                     if horizon * (self.saved(key) - lost) > cost(self, key) {
