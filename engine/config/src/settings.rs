@@ -7,6 +7,10 @@ use crate::registry::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+mod experts;
+
+pub use experts::Experts;
+
 /// The engine's knobs, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Engine {
@@ -97,6 +101,8 @@ pub struct Chat {
 pub struct Settings {
     /// The engine's knobs.
     pub engine: Engine,
+    /// Which experts are resident.
+    pub experts: Experts,
     /// What is kept of conversations.
     pub cache: Cache,
     /// How answers are drafted.
@@ -128,6 +134,7 @@ impl Settings {
                 isa: values.text(&ISA)?,
                 prefill_chunk: values.int(&PREFILL_CHUNK)?,
             },
+            experts: Experts::new(&values)?,
             cache: Cache {
                 checkpoint_every: values.int(&CHECKPOINT_EVERY)?,
                 checkpoints: values.int(&CHECKPOINTS)?,
@@ -171,6 +178,11 @@ impl Settings {
         self.values.get(knob)
     }
 
+    /// The value of a knob of the section `experts` as text, by its name in the section; `None` when it is unset.
+    pub fn expert_knob(&self, name: &str) -> Option<String> {
+        find(&format!("experts.{name}")).and_then(|knob| self.get(knob)).map(Value::to_string)
+    }
+
     /// Where a knob's value came from; `None` when it is left unset.
     pub fn origin(&self, knob: &Knob) -> Option<&Origin> {
         self.values.0.get(knob.key).map(|(_, origin)| origin)
@@ -197,6 +209,15 @@ impl Resolved {
 
     fn int(&self, knob: &Knob) -> Result<usize, ConfigError> {
         let value = self.get(knob).and_then(Value::as_u64).and_then(|v| usize::try_from(v).ok());
+        value.ok_or_else(|| ConfigError::Missing { name: knob.key.into() })
+    }
+
+    fn maybe_int(&self, knob: &Knob) -> Option<usize> {
+        self.get(knob).and_then(Value::as_u64).and_then(|v| usize::try_from(v).ok())
+    }
+
+    fn truth(&self, knob: &Knob) -> Result<bool, ConfigError> {
+        let value = self.get(knob).and_then(Value::as_bool);
         value.ok_or_else(|| ConfigError::Missing { name: knob.key.into() })
     }
 
@@ -300,7 +321,8 @@ mod tests {
         let mut layers = empty();
         layers[2] = Layer::from_toml(
             "x.toml",
-            "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nisa = 'scalar'\nprefill_chunk = 3\n[cache]\ncheckpoint_every = 1\n\
+            "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nisa = 'scalar'\nprefill_chunk = 3\n\
+             [cache]\ncheckpoint_every = 1\n\
              checkpoints = 2\ncheckpoint_ram = 3\nconversations = 4\nconversation_ram = 5\npark = 'p'\n\
              park_disk = 6\n[speculation]\nspec = 3\ndraft = 'mtp'\ndraft_floor = 0.5\ndraft_model = 'd'\n\
              draft_norm = 'whole'\nspec_sampling = 'reject'\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
@@ -309,7 +331,10 @@ mod tests {
         )
         .unwrap();
         let s = resolve(layers);
-        assert!(s.iter().all(|(_, v)| v.is_some_and(|(_, origin)| origin == &Origin::File("x.toml".into()))));
+        // The experts' have a test of their own.
+        let given = s.iter().filter(|(knob, _)| knob.section() != "experts");
+        let mut origins = given.map(|(_, v)| v.map(|(_, origin)| origin));
+        assert!(origins.all(|origin| origin == Some(&Origin::File("x.toml".into()))));
         assert_eq!(
             s.engine,
             Engine { model: Some("m.gguf".into()), ctx: 1, threads: 2, isa: "scalar".into(), prefill_chunk: 3 }

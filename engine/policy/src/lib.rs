@@ -7,9 +7,13 @@
 //!
 //! - [`lookup`]: prompt lookup, drafts copied from earlier places of the text;
 //! - [`window`]: where a round's drafts come from and how many rows its window has;
-//! - [`hidden_norm`]: which of two readings of the draft layer's hidden norm is accepted more often.
+//! - [`hidden_norm`]: which of two readings of the draft layer's hidden norm is accepted more often;
+//! - [`cache`]: which experts are resident on the GPU;
+//! - [`split`]: which branch serves each expert that is not.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod hidden_norm;
 pub mod lookup;
+pub mod split;
 pub mod window;

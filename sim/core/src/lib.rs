@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod replay;
 pub mod study;
 
 pub use error::SimError;
