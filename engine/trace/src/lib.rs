@@ -113,6 +113,7 @@ mod part;
 mod reader;
 mod record;
 mod round;
+mod summary;
 mod trace;
 mod writer;
 
@@ -124,5 +125,6 @@ pub use part::PartFile;
 pub use reader::{Cut, Opened, TraceReader};
 pub use record::Record;
 pub use round::{BRANCHES, Branch, DraftSource, LayerTimes, Move, Phase, Round, Token};
+pub use summary::{BranchTime, Drafts, Part, Summary};
 pub use trace::{Trace, TraceError, gate_from_fixed, gate_to_fixed};
 pub use writer::TraceWriter;

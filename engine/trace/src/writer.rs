@@ -82,11 +82,11 @@ impl<W: Write> TraceWriter<W> {
         self.out.flush().map_err(TraceError::writing)
     }
 
-    /// Ends the trace, of which so many rounds were lost, and returns what it was written to.
+    /// Ends the trace, of which so many rounds were lost. Returns what it was written to, and how many bytes it has.
     ///
     /// # Errors
     /// `out` fails.
-    pub fn finish(mut self, lost: u64) -> Result<W, TraceError> {
+    pub fn finish(mut self, lost: u64) -> Result<(W, u64), TraceError> {
         self.buffer.clear();
         let numbers = [self.rounds, self.tokens, lost];
         codec::frame(&mut self.buffer, END, &mut self.sum, |out| {
@@ -94,7 +94,7 @@ impl<W: Write> TraceWriter<W> {
         })?;
         self.put()?;
         self.flush()?;
-        Ok(self.out)
+        Ok((self.out, self.bytes))
     }
 
     /// Rounds so far.
@@ -126,7 +126,7 @@ impl Trace {
     pub fn write<W: Write>(&self, out: W) -> Result<W, TraceError> {
         let mut writer = TraceWriter::new(out, self.meta.clone())?;
         (0..self.rounds.len()).try_for_each(|round| writer.append(&self.record(round)))?;
-        writer.finish(self.lost)
+        Ok(writer.finish(self.lost)?.0)
     }
 }
 

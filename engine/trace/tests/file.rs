@@ -54,7 +54,7 @@ proptest! {
             prop_assert!(buffer.len() <= most);
             writer.append_encoded(&buffer).unwrap();
         }
-        prop_assert_eq!(writer.finish(whole.lost).unwrap(), bytes(&whole));
+        prop_assert_eq!(writer.finish(whole.lost).unwrap(), (bytes(&whole), bytes(&whole).len() as u64));
     }
 
     #[test]
@@ -264,7 +264,7 @@ fn rounds_have_the_same_parts() {
     let mut writer = TraceWriter::new(Vec::new(), with.meta.clone()).unwrap();
     writer.append(&with.record(0)).unwrap();
     writer.append(&without.record(1)).unwrap();
-    assert!(refused(&writer.finish(0).unwrap()).contains("found round 1 without hits"));
+    assert!(refused(&writer.finish(0).unwrap().0).contains("found round 1 without hits"));
 }
 
 /// What a released version wrote is read by all later ones.
