@@ -9,6 +9,8 @@
 
 mod meta;
 mod round;
+pub mod stats;
+pub mod synth;
 mod trace;
 
 pub use meta::{KnobValue, Meta, ModelMeta, Origin};
