@@ -113,7 +113,9 @@ mod part;
 mod reader;
 mod record;
 mod round;
+pub mod stats;
 mod summary;
+pub mod synth;
 mod trace;
 mod writer;
 
