@@ -41,8 +41,11 @@ pub trait Observer {
     /// The residual streams behind a layer, `[rows][streams][hidden]`.
     fn residual(&mut self, _layer: usize, _values: &[f32]) {}
 
-    /// The experts that a layer chose for the rows of the window.
+    /// The experts that a layer chose for the rows of the window. What the layer does before it is done.
     fn routing(&mut self, _layer: usize, _routing: &Routing) {}
+
+    /// The outputs of a layer's experts are added up.
+    fn experts(&mut self, _layer: usize) {}
 }
 
 /// An observer that looks away.
@@ -285,6 +288,7 @@ impl<O: Ops> Model<O> {
         let routing = ops.route(&logits, c.experts, c.experts_used);
         observer.routing(i, &routing);
         let y = ops.expert_sum(&w.experts, &w.shared, &opening, &x, &routing);
+        observer.experts(i);
         self.write(r, weights.as_ref(), &y);
         self.check(r, first, || format!("layer {i} (experts)"))
     }

@@ -5,12 +5,14 @@
 //! before it does.
 
 use crate::error::{Error, Result};
+use crate::recorder::{Lap, Pass, Times, observer};
 use crate::session::{Event, Session};
 use crate::side::SidePoint;
 use crate::speculation::Speculator;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strata_model::{Model, Ops, Output, Silent, Snapshot, State, Want};
+use strata_trace::{DraftSource, Phase};
 
 /// A checkpoint that would cost a pass of its own is not taken so few tokens behind another.
 const GAP: usize = 16;
@@ -268,6 +270,8 @@ impl<O: Ops> Session<'_, O> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Option<Vec<f32>>> {
         let (model, of, every) = (self.engine.model(), prompt.tokens.len(), self.checkpoints.params.every);
+        let mut lap = Lap::start();
+        self.speculator.take_spent();
         loop {
             if cancel.load(Ordering::Relaxed) {
                 return Ok(None);
@@ -278,7 +282,9 @@ impl<O: Ops> Session<'_, O> {
             let now = rest.len().min(self.chunk).min(stop.unwrap_or(of) - at);
             model.prefetch(&self.state, &rest[..rest.len().min(now + self.chunk)]);
             let want = if now == rest.len() { Want::Last } else { Want::Nothing };
-            let Output { logits, residual } = model.forward(&mut self.state, &rest[..now], want, &mut Silent)?;
+            let mut silent = Silent;
+            let observer = observer(&mut self.recorder, now, &mut silent);
+            let Output { logits, residual } = model.forward(&mut self.state, &rest[..now], want, observer)?;
             self.speculator.read(self.engine, at, &rest[..now], &residual, self.state.capacity());
             drop(residual);
             let read = at + now;
@@ -289,10 +295,17 @@ impl<O: Ops> Session<'_, O> {
                 if !(prompt.ends_with_mark() && last > 0 && last + GAP > of) {
                     self.checkpoint(false, Some(&logits))?;
                 }
-                return Ok(Some(logits));
-            }
-            if stop == Some(read) || every > 0 && read - last >= every {
+            } else if stop == Some(read) || every > 0 && read - last >= every {
                 self.checkpoint(prompt.pinned() == Some(read), None)?;
+            }
+            let times = Times { total: lap.next(), draft: self.speculator.take_spent(), commit: 0 };
+            if let Some(recorder) = &mut self.recorder {
+                let (phase, source, tokens) = (Phase::Prefill, DraftSource::None, &rest[..now]);
+                let pass = Pass { phase, source, tokens, first: at, committed: now, head: want != Want::Nothing };
+                recorder.add(&pass, times);
+            }
+            if read == of {
+                return Ok(Some(logits));
             }
         }
     }
@@ -305,6 +318,7 @@ impl<'e, O: Ops> Session<'e, O> {
         let mut checkpoints = self.checkpoints.clone();
         checkpoints.truncate(point.snapshot.len());
         let speculator = Speculator::new(self.speculator.params());
-        Ok(Session { engine: self.engine, state, checkpoints, chunk: self.chunk, reread: 0, speculator })
+        let (engine, chunk) = (self.engine, self.chunk);
+        Ok(Session { engine, state, checkpoints, chunk, reread: 0, speculator, recorder: None })
     }
 }

@@ -1,11 +1,13 @@
 //! The decode loop: rounds of drafting, verifying and committing, until the answer ends.
 
 use crate::error::Result;
+use crate::recorder::{Lap, Pass, Times, nanos, observer};
 use crate::sampler::Sampler;
 use crate::session::{Event, Finish, GenerateParams, Session, Writer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use strata_model::{Ops, Silent, Want};
+use strata_trace::Phase;
 
 /// An answer on its way.
 pub(crate) struct Answering<'a> {
@@ -20,6 +22,8 @@ impl<O: Ops> Session<'_, O> {
     ///
     /// The state then holds every token but the last one, as it would after decoding token by token.
     pub(crate) fn decode(&mut self, logits: &[f32], answering: &mut Answering<'_>) -> Result<Finish> {
+        let mut lap = Lap::start();
+        self.speculator.take_spent();
         let sampler = Sampler::new(answering.params.sampling.clone());
         let model = self.engine.model();
         let (vocab, capacity) = (model.config().vocab, self.state.capacity());
@@ -40,15 +44,15 @@ impl<O: Ops> Session<'_, O> {
                 most => (capacity - before).min(most - answered),
             };
             let round = self.speculator.draft(self.engine, &sampler, answered, remaining);
-
-            let started = Instant::now();
             let mut window = vec![newest];
             window.extend_from_slice(&round.drafts);
             model.prefetch(&self.state, &window);
             let alone = round.drafts.is_empty();
+            let mut silent = Silent;
+            let observer = observer(&mut self.recorder, window.len(), &mut silent);
             let output = match alone {
-                true => model.forward(&mut self.state, &window, Want::Last, &mut Silent)?,
-                false => model.verify(&mut self.state, &window, &mut Silent)?,
+                true => model.forward(&mut self.state, &window, Want::Last, observer)?,
+                false => model.verify(&mut self.state, &window, observer)?,
             };
             let (mut committed, mut finish) = (Vec::with_capacity(window.len()), None);
             for (row, logits) in output.logits.chunks_exact(vocab).enumerate() {
@@ -59,12 +63,17 @@ impl<O: Ops> Session<'_, O> {
                     break;
                 }
             }
-            let keep = committed.len();
+            let (keep, committing) = (committed.len(), Instant::now());
             if !alone {
                 model.commit(&mut self.state, keep)?;
             }
-            let seconds = started.elapsed().as_secs_f64();
-            self.speculator.learn(&round, &committed, seconds);
+            let commit = nanos(committing.elapsed());
+            let times = Times { total: lap.next(), draft: self.speculator.take_spent(), commit };
+            if let Some(recorder) = &mut self.recorder {
+                let (phase, source, tokens) = (Phase::Decode, round.source(), &window[..]);
+                recorder.add(&Pass { phase, source, tokens, first: before, committed: keep, head: true }, times);
+            }
+            self.speculator.learn(&round, &committed, times);
             self.speculator.follow(self.engine, before, &window[..keep], &output.residual, capacity);
             match (finish, committed.last()) {
                 (Some(finish), _) => return Ok(finish),

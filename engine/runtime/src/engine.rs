@@ -1,6 +1,7 @@
 //! A loaded model with what it needs to speak.
 
 use crate::error::Result;
+use crate::recorder::{Recorder, Slot};
 use crate::session::Session;
 use crate::speculation::Learned;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,7 @@ pub struct Engine<O: Ops> {
     warnings: Vec<String>,
     draft: Option<DraftLayer<O>>,
     learned: Mutex<Option<Learned>>,
+    recorder: Slot,
 }
 
 impl<O: Ops> Engine<O> {
@@ -61,6 +63,7 @@ impl<O: Ops> Engine<O> {
             warnings,
             draft: None,
             learned: Mutex::new(None),
+            recorder: Slot::new(),
         })
     }
 
@@ -97,6 +100,22 @@ impl<O: Ops> Engine<O> {
     pub(crate) fn learned(&self) -> MutexGuard<'_, Option<Learned>> {
         // It is replaced as a whole, so a panic elsewhere leaves it whole.
         self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has every answer of every session recorded from now on, until [`Engine::stop_recording`]. Of answers that run
+    /// side by side one is recorded and the others are counted.
+    pub fn record(&self, recorder: Box<Recorder>) {
+        self.recorder.put(recorder);
+    }
+
+    /// Records no more. An answer that runs is recorded to its end.
+    pub fn stop_recording(&self) {
+        self.recorder.clear();
+    }
+
+    /// The place of the recorder.
+    pub(crate) fn recorder(&self) -> &Slot {
+        &self.recorder
     }
 
     /// Tokens that end an answer.

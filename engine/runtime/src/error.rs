@@ -38,6 +38,12 @@ pub enum Error {
         /// Name of the file.
         file: String,
     },
+    /// A trace could not be written.
+    #[error(transparent)]
+    Trace(#[from] strata_trace::TraceError),
+    /// The thread that writes a trace could not be started, or failed.
+    #[error("the thread that writes the trace failed: {0}")]
+    Thread(std::io::Error),
     /// A parked conversation could not be written or found.
     #[error("{what} {path}: {error}")]
     Parking {

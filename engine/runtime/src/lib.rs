@@ -4,7 +4,7 @@
 //! [`Session::generate`] reads a prompt (only the part that the session has not read yet) and streams an answer. A
 //! [`Chat`] keeps the messages of a conversation and renders them through the template. [`Conversations`] keeps several
 //! sessions within a budget of memory and gives each prompt to the one that knows most of it; a [`Parking`] keeps
-//! conversations in files.
+//! conversations in files. A [`Recording`] writes what the engine does into a trace.
 #![forbid(unsafe_code)]
 
 mod chat;
@@ -15,6 +15,7 @@ mod engine;
 mod error;
 mod marks;
 mod parking;
+mod recorder;
 mod rejection;
 mod sampler;
 mod session;
@@ -28,6 +29,7 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use marks::ChatMarks;
 pub use parking::{Parked, Parking};
+pub use recorder::{About, Recorded, Recorder, Recording};
 pub use rejection::SpecSampling;
 pub use sampler::{Sampler, SamplingParams};
 pub use session::{Answer, Event, Finish, GenerateParams, Session, Timings};

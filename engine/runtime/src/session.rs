@@ -4,6 +4,7 @@ use crate::checkpoints::{CheckpointParams, Checkpoints, Prompt};
 use crate::decode::Answering;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::recorder::Recorder;
 use crate::sampler::SamplingParams;
 use crate::speculation::{OwnDrafts, Speculation, SpeculationParams, Speculator};
 use std::sync::atomic::AtomicBool;
@@ -114,6 +115,8 @@ pub struct Session<'e, O: Ops> {
     pub(crate) chunk: usize,
     pub(crate) reread: usize,
     pub(crate) speculator: Speculator<O>,
+    /// While it answers, if that is recorded.
+    pub(crate) recorder: Option<Box<Recorder>>,
 }
 
 impl<'e, O: Ops> Session<'e, O> {
@@ -121,7 +124,7 @@ impl<'e, O: Ops> Session<'e, O> {
         let state = engine.model().new_state(context);
         let checkpoints = Checkpoints::new(CheckpointParams::default());
         let speculator = Speculator::new(SpeculationParams::default());
-        Session { engine, state, checkpoints, chunk: chunk.max(1), reread: 0, speculator }
+        Session { engine, state, checkpoints, chunk: chunk.max(1), reread: 0, speculator, recorder: None }
     }
 
     /// The session with other limits for its checkpoints.
@@ -210,7 +213,11 @@ impl<'e, O: Ops> Session<'e, O> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
         prompt.must_fit(self.state.capacity())?;
+        self.recorder = self.engine.recorder().take();
         let answer = self.run(prompt, params, cancel, on_event);
+        if let Some(recorder) = self.recorder.take() {
+            self.engine.recorder().give(recorder);
+        }
         if answer.is_err() {
             self.clear();
         }

@@ -6,6 +6,7 @@
 //! sampling](SpecSampling::Reject), for those who ask for it, keeps that promise for the answer's distribution only.
 
 use crate::engine::Engine;
+use crate::recorder::{Times, nanos};
 use crate::rejection::{Probabilities, SpecSampling};
 use crate::sampler::Sampler;
 use crate::side::{Side, SidePoint};
@@ -14,6 +15,7 @@ use strata_model::{Draft, DraftLimits, HiddenNorm, Ops};
 use strata_policy::hidden_norm::{self, Trial};
 use strata_policy::lookup::Lookup;
 use strata_policy::window::{self, MAX_ROWS, Match, Offer, Outcome, Plan, Policy, Probe, Window, agreement};
+use strata_trace::DraftSource;
 
 /// How the residual streams that enter the draft layer are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,6 +127,8 @@ pub(crate) struct Speculator<O: Ops> {
     /// Whether the draft layer was asked for drafts since it last had to read along, or a prompt is being read.
     wanted: bool,
     own: Option<OwnDrafts>,
+    /// Nanoseconds that the draft layer took since they were last asked for.
+    spent: u64,
     pub(crate) stats: Speculation,
 }
 
@@ -137,7 +141,6 @@ pub(crate) struct Round {
     made: Vec<Draft>,
     found: Option<(Match, Vec<u32>)>,
     norm: Option<HiddenNorm>,
-    seconds: f64,
     /// Whether drafts are verified by rejection sampling, and what the draft layer's were drawn from.
     rejecting: bool,
     drawn_from: Vec<Probabilities>,
@@ -154,6 +157,7 @@ impl<O: Ops> Speculator<O> {
             side: None,
             wanted: true,
             own: None,
+            spent: 0,
             stats: Speculation::default(),
         }
     }
@@ -232,16 +236,35 @@ impl<O: Ops> Speculator<O> {
         self.stats.restarts += 1;
     }
 
-    /// Has the draft layer read what waits. If it fails, it begins anew.
+    /// Has the draft layer read what waits, and counts the time. If it fails, it begins anew.
     fn catch_up(&mut self, engine: &Engine<O>) {
+        if self.side.is_some() {
+            let started = Instant::now();
+            self.fill(engine);
+            self.spend(started);
+        }
+    }
+
+    /// Has the draft layer read what waits. If it fails, it begins anew.
+    fn fill(&mut self, engine: &Engine<O>) {
         let norm = self.norm();
         let (Some(layer), Some(side)) = (engine.draft_layer(), &mut self.side) else { return };
-        let started = Instant::now();
         if side.catch_up(layer, engine.model(), norm).is_err() {
             self.side = None;
             self.stats.failures += 1;
         }
-        self.stats.draft_seconds += started.elapsed().as_secs_f64();
+    }
+
+    /// The draft layer was at work since then.
+    fn spend(&mut self, started: Instant) {
+        let nanos = nanos(started.elapsed());
+        self.spent += nanos;
+        self.stats.draft_seconds += nanos as f64 / 1e9;
+    }
+
+    /// Nanoseconds that the draft layer took since this was last asked.
+    pub(crate) fn take_spent(&mut self) -> u64 {
+        std::mem::take(&mut self.spent)
     }
 
     /// How the next cells read the model.
@@ -276,7 +299,7 @@ impl<O: Ops> Speculator<O> {
         }
         let mtp = self.side.is_some() && self.params.mtp();
         let plan = self.policy.plan(Offer { lookup: found.as_ref().map(|(m, _)| *m), mtp, remaining });
-        let (started, before) = (Instant::now(), self.stats.draft_seconds);
+        let started = Instant::now();
         if plan.steps > 0 {
             match plan.probe {
                 // Most likely it is for nothing.
@@ -284,7 +307,7 @@ impl<O: Ops> Speculator<O> {
                 Some(Probe::Draft) => {}
                 _ => self.wanted = true,
             }
-            self.catch_up(engine);
+            self.fill(engine);
         }
         let Speculator { policy, side, text, .. } = self;
         let ready = engine.draft_layer().zip(side.as_mut());
@@ -319,7 +342,7 @@ impl<O: Ops> Speculator<O> {
             }
         }
         self.text.truncate(known);
-        round.seconds = started.elapsed().as_secs_f64();
+        self.spend(started);
         let probabilities = round.probabilities();
         round.window = self.policy.window(&plan, &probabilities, agreeing(&round.found, &round.made));
         if rejecting {
@@ -333,12 +356,11 @@ impl<O: Ops> Speculator<O> {
         round.drafts.extend(lookups);
         round.drafts.truncate(most);
         self.stats.drafted += round.made.len();
-        self.stats.draft_seconds = before + round.seconds;
         round
     }
 
-    /// A round is over: `committed` are its tokens, and its pass took so many seconds.
-    pub(crate) fn learn(&mut self, round: &Round, committed: &[u32], seconds: f64) {
+    /// A round is over: `committed` are its tokens.
+    pub(crate) fn learn(&mut self, round: &Round, committed: &[u32], times: Times) {
         let accepted = agreement(&round.drafts, committed);
         self.stats.rounds += 1;
         self.stats.rows += 1 + round.drafts.len();
@@ -365,8 +387,9 @@ impl<O: Ops> Speculator<O> {
             probabilities: &round.probabilities(),
             mtp_agreed: agreement(&made, committed),
             lookup: round.found.as_ref().map(outcome),
-            seconds_verify: seconds,
-            seconds_draft: round.seconds,
+            // What a trace holds of the round, to the bit.
+            seconds_verify: times.seconds_verify(),
+            seconds_draft: times.seconds_draft(),
         });
         if let (DraftNorm::Auto, Some(norm), Some(&first)) = (self.params.norm, round.norm, made.first()) {
             let norm = match norm {
@@ -413,6 +436,18 @@ impl Round {
                 sampler.judge(logits, sequence, answered, draft, q.map(Vec::as_slice))
             }
             None => sampler.pick(logits, sequence, answered),
+        }
+    }
+
+    /// Where the drafts came from, as traces have it.
+    pub(crate) fn source(&self) -> DraftSource {
+        match self.window.source() {
+            // The policy was not asked.
+            _ if self.plan.is_none() && !self.drafts.is_empty() => DraftSource::Own,
+            window::Source::None => DraftSource::None,
+            window::Source::Mtp => DraftSource::Mtp,
+            window::Source::Lookup => DraftSource::Lookup,
+            window::Source::Both => DraftSource::Both,
         }
     }
 

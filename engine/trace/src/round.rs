@@ -11,10 +11,11 @@ pub enum Phase {
 }
 
 /// Where the drafts of a round came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DraftSource {
     /// There were none.
+    #[default]
     None,
     /// The draft layer.
     Mtp,
@@ -27,7 +28,7 @@ pub enum DraftSource {
 }
 
 /// The parts of a round that are timed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Branch {
@@ -64,6 +65,29 @@ pub const BRANCHES: [Branch; 9] = [
     Branch::Other,
 ];
 
+impl Branch {
+    /// Its name, as records have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Branch::GpuDense => "gpu_dense",
+            Branch::GpuHits => "gpu_hits",
+            Branch::PcieCopy => "pcie_copy",
+            Branch::CpuExperts => "cpu_experts",
+            Branch::WaitGpu => "wait_gpu",
+            Branch::WaitCpu => "wait_cpu",
+            Branch::Draft => "draft",
+            Branch::Commit => "commit",
+            Branch::Other => "other",
+        }
+    }
+}
+
+impl std::fmt::Display for Branch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// One pass over a window of tokens, and what was kept of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
@@ -79,7 +103,8 @@ pub struct Round {
     pub rows: u32,
     /// The first of them that were kept.
     pub committed: u32,
-    /// Nanoseconds of the whole round.
+    /// Nanoseconds from the end of the round before to the end of this one, so that those of an answer add up to its
+    /// time. Less those of [`Branch::Draft`] they are what the window policy learns its costs from.
     pub total_nanos: u64,
     /// Nanoseconds of each branch, in the order of [`BRANCHES`]; branches may overlap.
     pub nanos: [u64; BRANCHES.len()],
@@ -101,22 +126,31 @@ pub struct Token {
 }
 
 /// Nanoseconds of the branches of one layer in one round.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct LayerTimes {
     /// Everything before the experts.
-    pub dense: u32,
+    pub dense: u64,
     /// Resident experts on the GPU.
-    pub gpu: u32,
+    pub gpu: u64,
     /// Copies to the GPU.
-    pub copy: u32,
+    pub copy: u64,
     /// Experts on the CPU.
-    pub cpu: u32,
+    pub cpu: u64,
+}
+
+impl LayerTimes {
+    /// All of them by name.
+    pub fn columns(&self) -> [(&'static str, u64); 4] {
+        [("dense", self.dense), ("gpu", self.gpu), ("copy", self.copy), ("cpu", self.cpu)]
+    }
 }
 
 /// A change of what is resident, at the end of a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Move {
-    /// The layer of both experts.
+    /// The layer of the expert that came; of the one that left, if none came.
     pub layer: u16,
     /// The expert that came in, if one did.
     pub came: Option<u16>,

@@ -1,6 +1,8 @@
 //! A trace in memory.
 
+use crate::limits::invalid;
 use crate::meta::Meta;
+use crate::record::Record;
 use crate::round::{LayerTimes, Move, Round, Token};
 
 /// Why something is no trace, or no part of one.
@@ -53,6 +55,8 @@ pub struct Trace {
     pub move_ends: Vec<u32>,
     /// The changes of all rounds.
     pub moves: Vec<Move>,
+    /// Rounds that happened and are not here, because they could not be written in time.
+    pub lost: u64,
     /// Where each round's tokens start, and the end.
     starts: Vec<usize>,
 }
@@ -81,6 +85,7 @@ impl Trace {
             hits: Vec::new(),
             move_ends: Vec::new(),
             moves: Vec::new(),
+            lost: 0,
             starts: vec![0],
         }
     }
@@ -88,36 +93,70 @@ impl Trace {
     /// Adds a round with its tokens and their experts and weights, `[rows][layers][used]`.
     ///
     /// # Errors
-    /// A length does not match, an expert is out of range or twice in a token's layer, or more rows are kept than read.
+    /// See [`Record::check`]; or rounds before it have parts that this one lacks.
     pub fn push(&mut self, round: Round, tokens: &[Token], ids: &[u16], gates: &[u16]) -> Result<(), TraceError> {
-        let place = || format!("round {} of request {}", round.round, round.request);
-        let invalid = |found: String, expected: String| TraceError::Invalid { place: place(), found, expected };
-        let values = tokens.len() * self.per_token();
-        if tokens.len() != round.rows as usize {
-            return Err(invalid(format!("{} tokens", tokens.len()), format!("its {} rows", round.rows)));
-        }
-        if round.committed > round.rows {
-            return Err(invalid(format!("{} rows kept", round.committed), format!("at most its {}", round.rows)));
-        }
-        for (what, len) in [("experts", ids.len()), ("router weights", gates.len())] {
-            if len != values {
-                return Err(invalid(format!("{len} {what}"), format!("{values}")));
+        self.push_record(&Record { round, tokens, ids, gates, layer_times: None, hits: None, moves: None })
+    }
+
+    /// Adds a round with all that was recorded of it.
+    ///
+    /// # Errors
+    /// See [`Record::check`]; or one of this round and those before it has a part that the other lacks.
+    pub fn push_record(&mut self, record: &Record<'_>) -> Result<(), TraceError> {
+        record.check(&self.meta, "the trace")?;
+        self.add(record, "the trace")
+    }
+
+    /// Adds a round that was checked; `place` is where it is from.
+    pub(crate) fn add(&mut self, record: &Record<'_>, place: &str) -> Result<(), TraceError> {
+        if !self.rounds.is_empty() {
+            let parts = [
+                ("times of layers", !self.layer_times.is_empty(), record.layer_times.is_some()),
+                ("hits", !self.hits.is_empty(), record.hits.is_some()),
+                ("moves", !self.move_ends.is_empty(), record.moves.is_some()),
+            ];
+            for (what, before, now) in parts {
+                if before != now {
+                    let says = |has| if has { format!("with {what}") } else { format!("without {what}") };
+                    let found = format!("round {} {}", self.rounds.len(), says(now));
+                    return Err(invalid(place, found, format!("{}, as those before it", says(before))));
+                }
             }
         }
-        if let Some(&id) = ids.iter().find(|&&id| usize::from(id) >= self.meta.experts) {
-            return Err(invalid(format!("expert {id}"), format!("one below {}", self.meta.experts)));
+        if let Some(moves) = record.moves {
+            let most = || invalid(place, "more moves than are counted", "below 2^32 in all");
+            let end = u32::try_from(self.moves.len() + moves.len()).ok().ok_or_else(most)?;
+            self.move_ends.push(end);
+            self.moves.extend_from_slice(moves);
         }
-        for chosen in ids.chunks_exact(self.meta.used.max(1)) {
-            if let Some(i) = (1..chosen.len()).find(|&i| chosen[..i].contains(&chosen[i])) {
-                return Err(invalid(format!("expert {} twice", chosen[i]), "each once in a token's layer".into()));
-            }
-        }
-        self.rounds.push(round);
-        self.tokens.extend_from_slice(tokens);
-        self.ids.extend_from_slice(ids);
-        self.gates.extend_from_slice(gates);
+        self.rounds.push(record.round);
+        self.tokens.extend_from_slice(record.tokens);
+        self.ids.extend_from_slice(record.ids);
+        self.gates.extend_from_slice(record.gates);
+        self.layer_times.extend_from_slice(record.layer_times.unwrap_or_default());
+        self.hits.extend_from_slice(record.hits.unwrap_or_default());
         self.starts.push(self.tokens.len());
         Ok(())
+    }
+
+    /// A round with all that was recorded of it.
+    pub fn record(&self, round: usize) -> Record<'_> {
+        let (tokens, layers) = (self.tokens_of(round), self.meta.layers);
+        let accesses = tokens.start * self.per_token()..tokens.end * self.per_token();
+        let moves = || {
+            let end = |round: usize| self.move_ends.get(round).map(|&end| end as usize);
+            let start = round.checked_sub(1).map_or(Some(0), end);
+            self.moves.get(start?..end(round)?)
+        };
+        Record {
+            round: self.rounds[round],
+            tokens: &self.tokens[tokens],
+            ids: &self.ids[accesses.clone()],
+            gates: &self.gates[accesses.clone()],
+            layer_times: self.layer_times.get(round * layers..(round + 1) * layers),
+            hits: self.hits.get(accesses),
+            moves: moves(),
+        }
     }
 
     /// Accesses of one token: layers times experts used.
