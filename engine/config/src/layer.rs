@@ -40,6 +40,25 @@ impl fmt::Display for Origin {
 /// Bytes of the largest file of settings that is read.
 const LARGEST_FILE: u64 = 1 << 20;
 
+/// The text of a regular file of at most `largest` bytes, some MiB.
+pub(crate) fn read_small(path: &Path, largest: u64) -> Result<String, ConfigError> {
+    let read = || -> std::io::Result<String> {
+        use std::io::Read;
+        // A pipe would make the program wait, a device never end.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(std::io::Error::other("not a regular file"));
+        }
+        let mut text = String::new();
+        std::fs::File::open(path)?.take(largest + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > largest {
+            let what = format!("larger than {} MiB, which no file of settings is", largest >> 20);
+            return Err(std::io::Error::other(what));
+        }
+        Ok(text)
+    };
+    read().map_err(|e| ConfigError::Read { path: path.into(), reason: e.to_string() })
+}
+
 /// The values that one source gives.
 #[derive(Debug, Clone)]
 pub struct Layer {
@@ -119,20 +138,7 @@ impl Layer {
 
     /// The layer of a configuration file.
     pub fn from_file(path: &Path) -> Result<Layer, ConfigError> {
-        let read = || -> std::io::Result<String> {
-            use std::io::Read;
-            // A pipe would make the program wait, a device never end.
-            if !std::fs::metadata(path)?.is_file() {
-                return Err(std::io::Error::other("not a regular file"));
-            }
-            let mut text = String::new();
-            std::fs::File::open(path)?.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
-            if text.len() as u64 > LARGEST_FILE {
-                return Err(std::io::Error::other("larger than 1 MiB, which no file of settings is"));
-            }
-            Ok(text)
-        };
-        let text = read().map_err(|e| ConfigError::Read { path: path.into(), reason: e.to_string() })?;
+        let text = read_small(path, LARGEST_FILE)?;
         Layer::from_toml(&path.display().to_string(), &text)
     }
 

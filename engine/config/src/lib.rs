@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod hardware;
 mod knob;
 mod layer;
 mod nearest;
@@ -31,6 +32,7 @@ pub mod registry;
 mod settings;
 
 pub use error::ConfigError;
+pub use hardware::HardwareProfile;
 pub use knob::{Kind, Knob, Value, Verb};
 pub use layer::{Layer, Origin};
 pub use nearest::nearest;
