@@ -18,8 +18,8 @@ pub struct Constants {
     /// Microseconds of each node beyond what it reads: start, drain, and what small products lose. Fitted to the
     /// published 14.6 ms of waiting for the GPU.
     pub node_us: f64,
-    /// Microseconds of each layer for each row of the window beyond the first. Assumed 0: the published round does not
-    /// tell it from `node_us`; other machines do.
+    /// Microseconds of each layer for each row of the window beyond the first. Fitted to a published
+    /// expectation: a window of four rows takes 2.05 times as long as one of one.
     pub row_us: f64,
     /// Microseconds of each layer for the doorbells between GPU and host. Assumed (`anchors.md` C.2: 5 to 20).
     pub sync_us: f64,
@@ -50,15 +50,15 @@ impl Default for Constants {
         Constants {
             vram_efficiency: 0.85,
             nodes_per_layer: 44.0,
-            node_us: 4.359,
-            row_us: 0.0,
+            node_us: 1.022,
+            row_us: 57.98,
             sync_us: 10.0,
             wake_us: 0.0,
             plain_ns: 0.04,
             nested_ns: 0.08,
-            codebook_ns: 0.111,
-            select_ns: 1.357,
-            step_ms: 0.73,
+            codebook_ns: 0.1122,
+            select_ns: 1.594,
+            step_ms: 0.7252,
             commit_ms: 0.5,
             ngram_ms: 0.311,
             other_ms: 2.7187,

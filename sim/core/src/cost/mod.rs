@@ -3,7 +3,7 @@
 //! A round reads a window of rows through all layers. In each layer the GPU computes what stands before the experts
 //! (*dense*), then the experts of the layer are served by up to three branches: resident ones on the GPU (*hits*),
 //! missed ones on the CPU where they lie (*cpu*), missed ones on the GPU after a copy over PCIe (*copy*). The next layer
-//! starts when all have arrived. [`round`] adds this up, layer by layer, because the maximum of sums is not the sum of
+//! starts when all have arrived. [`round_time`] adds this up, layer by layer, because the maximum of sums is not the sum of
 //! maxima. What surrounds the layers (output head, drafts, commit, the rows of the n-gram table) is added once.
 //!
 //! Everything is computed from three descriptions and the counts of each layer:

@@ -1,6 +1,6 @@
 //! The time of a round: all layers, and what surrounds them.
 
-use super::{Composition, Constants, Copies, KvType, LayerCounts, Machine, ModelShape, Split, layer_time};
+use super::{Composition, Constants, Copies, KvType, LayerCounts, LayerTime, Machine, ModelShape, Split, layer_time};
 use crate::check::{invalid, not_negative, positive};
 use crate::error::SimError;
 
@@ -60,6 +60,20 @@ pub struct RoundTime {
 }
 
 impl RoundTime {
+    /// Adds the branches of a layer, not what is waited for them.
+    pub(super) fn add_layer(&mut self, layer: &LayerTime) {
+        self.dense += layer.dense;
+        self.nodes += layer.nodes;
+        self.sync += layer.sync;
+        self.hits += layer.hits;
+        self.copy += layer.copy;
+        self.cpu_pool += layer.cpu;
+        self.copied += layer.copied;
+        self.on_cpu += layer.on_cpu;
+        self.copied_bytes += layer.copied_bytes;
+        self.cpu_bytes += layer.cpu_bytes;
+    }
+
     /// Adds a share of another round: for a mean over windows of several sizes.
     pub fn add(&mut self, other: &RoundTime, share: f64) {
         for (mine, theirs) in [
@@ -125,17 +139,8 @@ pub fn round_time(
     for (&bytes, &counts) in model.expert_bytes.iter().zip(window.layers) {
         let rows = window.rows;
         let layer = layer_time(machine, model, constants, split, composition, rows, (dense, select), bytes, counts)?;
-        sum.dense += layer.dense;
-        sum.nodes += layer.nodes;
-        sum.sync += layer.sync;
-        sum.hits += layer.hits;
-        sum.copy += layer.copy;
-        sum.cpu_pool += layer.cpu;
+        sum.add_layer(&layer);
         sum.wait_gpu += layer.wait_gpu;
-        sum.copied += layer.copied;
-        sum.on_cpu += layer.on_cpu;
-        sum.copied_bytes += layer.copied_bytes;
-        sum.cpu_bytes += layer.cpu_bytes;
     }
     sum.total = sum.wait_gpu + sum.cpu_pool + sum.head + sum.draft + sum.commit + sum.ngram + sum.other;
     Ok(sum)

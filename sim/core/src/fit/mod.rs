@@ -20,6 +20,7 @@ use crate::check::invalid;
 use crate::cost::Constants;
 use crate::error::SimError;
 use crate::presets::{models, named};
+use std::collections::BTreeMap;
 
 /// A prediction beside its measurement.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,8 +158,14 @@ pub fn fit(cases: &[Case], base: &Constants, parameters: &[Parameter]) -> Result
     let minimum = least_squares(parameters, |values| {
         let constants = with_values(base, parameters, values)?;
         let left = residuals(cases, &constants)?;
-        let weight = |r: &Residual| 1.0 / f64::sqrt(left.iter().filter(|o| o.machine == r.machine).count() as f64);
-        Ok(left.iter().map(|r| weight(r) * (r.predicted.max(LEAST_MS) / r.measured).ln()).collect())
+        let mut count = BTreeMap::<&str, f64>::new();
+        for r in &left {
+            *count.entry(&r.machine).or_default() += 1.0;
+        }
+        Ok(left
+            .iter()
+            .map(|r| count[r.machine.as_str()].sqrt().recip() * (r.predicted.max(LEAST_MS) / r.measured).ln())
+            .collect())
     })?;
     let constants = with_values(base, parameters, &minimum.values)?;
     Ok(Fitted {
@@ -198,3 +205,6 @@ pub fn cross_validated(
     }
     Ok(held_out)
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,7 +37,7 @@ pub struct Minimum {
 }
 
 /// Evaluations of one search.
-const MOST: usize = 4000;
+const MOST: usize = 1500;
 /// Searches: each starts anew around the best point of the one before, which frees a simplex that has collapsed.
 const RESTARTS: usize = 4;
 
@@ -119,7 +119,7 @@ fn search(
     for _ in 0..MOST {
         corners.sort_by(|a, b| a.1.total_cmp(&b.1));
         let (low, high) = (corners[0].1, corners[n].1);
-        if !high.is_finite() && !low.is_finite() || (high - low).abs() <= 1e-14 * (low.abs() + 1e-300) {
+        if !high.is_finite() && !low.is_finite() || (high - low).abs() <= 1e-12 * low.abs() + 1e-18 {
             break;
         }
         let centre: Vec<f64> = (0..n).map(|i| corners[..n].iter().map(|c| c.0[i]).sum::<f64>() / n as f64).collect();

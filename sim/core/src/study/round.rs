@@ -1,5 +1,10 @@
 //! `round`: how long a round of decoding takes and how many tokens a second come of it, for any machine, model file,
 //! context, cache, split and window, by the cost model.
+//!
+//! Inputs, all optional: `machines` and `models`, TOML of the form of `sim/core/data/machines.toml` and `models.toml`,
+//! whose names hide published ones; `constants`, TOML with tables `[round]`, `[prompt]` and `[vram]` that replace
+//! constants of the cost model by name ([`Constants`](crate::cost::Constants),
+//! [`PromptConstants`](crate::cost::PromptConstants), [`VramConstants`](crate::cost::VramConstants)).
 
 use super::setting::Setting;
 use super::{Described, Inputs, Point, Prepared, Row, Study};

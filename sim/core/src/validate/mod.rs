@@ -1,8 +1,13 @@
 //! Predicted beside measured: how good the cost model is on what it was not fitted to.
 
+mod plan;
 mod stats;
+mod text;
+
+pub use plan::{Group, PLANS, Plan, Report};
 
 pub use stats::{Interval, Pair, kendall_tau, mape, p95, regret, with_interval};
+pub use text::{fit_markdown, report_csv, report_markdown};
 
 use crate::error::SimError;
 use crate::fit::{Residual, Term};
