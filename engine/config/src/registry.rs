@@ -91,7 +91,7 @@ pub static PREFILL_CHUNK: Knob = Knob {
     key: "engine.prefill_chunk",
     flag: "prefill-chunk",
     env: "STRATA_PREFILL_CHUNK",
-    kind: Kind::Int { min: 1, max: 8192 },
+    kind: Kind::Int { min: 1, max: 16_384 },
     unit: "tokens",
     help: "Prompt tokens read in one pass",
     long_help: "Larger passes read each expert less often and need more memory. The answer is the same for every size.",

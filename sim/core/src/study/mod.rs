@@ -4,6 +4,16 @@
 //! understands and refuses others, loads its inputs once, and evaluates points independently of each other, so that a
 //! sweep may run them in any order on any number of threads and machines.
 
+mod prefill;
+mod round;
+mod setting;
+mod split_model;
+mod values;
+
+pub use prefill::PrefillStudy;
+pub use round::RoundStudy;
+pub use split_model::SplitModel;
+
 use crate::error::SimError;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -71,6 +81,10 @@ pub trait Study: Sync {
     fn name(&self) -> &'static str;
     /// The axes it understands.
     fn axes(&self) -> &'static [Described];
+    /// The labels that its rows carry besides the axes, such as a layer.
+    fn labels(&self) -> &'static [Described] {
+        &[]
+    }
     /// The figures it makes.
     fn metrics(&self) -> &'static [Described];
     /// The inputs it can use: name, and whether it needs it.
@@ -92,7 +106,7 @@ pub trait Prepared: Send + Sync {
 }
 
 /// All studies.
-pub const STUDIES: &[&dyn Study] = &[];
+pub const STUDIES: &[&dyn Study] = &[&SplitModel, &RoundStudy, &PrefillStudy];
 
 /// The study of this name.
 pub fn find(name: &str) -> Option<&'static dyn Study> {
