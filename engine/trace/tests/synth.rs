@@ -47,7 +47,8 @@ fn equal_parameters_give_equal_bytes_on_every_machine() {
 
 #[test]
 fn drafts_are_kept_as_often_as_asked() {
-    let params = SynthParams { layers: 1, window: 4, accept: 0.7, tokens: 20_000, requests: 7, ..SynthParams::default() };
+    let params =
+        SynthParams { layers: 1, window: 4, accept: 0.7, tokens: 20_000, requests: 7, ..SynthParams::default() };
     let trace = params.generate().unwrap();
     let kept: u32 = trace.rounds.iter().map(|round| round.committed).sum();
     assert_eq!(kept, 20_000);

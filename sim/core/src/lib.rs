@@ -10,9 +10,9 @@
 mod check;
 pub mod cost;
 mod error;
-pub mod replay;
 pub mod fit;
 pub mod presets;
+pub mod replay;
 pub mod study;
 pub mod validate;
 
