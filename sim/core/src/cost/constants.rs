@@ -11,7 +11,7 @@ use crate::error::SimError;
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Constants {
-    /// Share of the peak bandwidth of VRAM that matrix-vector products reach. Assumed (`anchors.md` C.2).
+    /// Share of the peak bandwidth of VRAM that matrix-vector products reach. Assumed.
     pub vram_efficiency: f64,
     /// Nodes of the captured graph for each layer. Published: about 1,400 for 32 layers.
     pub nodes_per_layer: f64,
@@ -21,7 +21,7 @@ pub struct Constants {
     /// Microseconds of each layer for each row of the window beyond the first. Fitted to a published
     /// expectation: a window of four rows takes 2.05 times as long as one of one.
     pub row_us: f64,
-    /// Microseconds of each layer for the doorbells between GPU and host. Assumed (`anchors.md` C.2: 5 to 20).
+    /// Microseconds of each layer for the doorbells between GPU and host. Assumed: 5 to 20 are usual.
     pub sync_us: f64,
     /// Microseconds of each layer in which the CPU has any expert: waking the workers. Published for two Xeons: 50; that
     /// the published 13.4 ms of the Ryzen leave no room for it is why it is 0 here.

@@ -26,9 +26,9 @@ impl LayerCounts {
     }
 }
 
-/// How the number of distinct experts grows with the rows of a window, as powers of the rows. `original-strata.md`
-/// section 15: the union of misses is 1, 1.75, 2.4 and 3.05 times that of one row, and a window of four has about 1.5
-/// tokens for each distinct expert. Misses overlap less than hits.
+/// How the number of distinct experts grows with the rows of a window, as powers of the rows. In the
+/// original engine's decode traces the union of misses is 1, 1.75, 2.4 and 3.05 times that of one row, and a window of
+/// four has about 1.5 tokens for each distinct expert. Misses overlap less than hits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unions {
     /// Power for all experts: 4^0.708 = 2.67.

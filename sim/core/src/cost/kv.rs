@@ -1,7 +1,7 @@
 //! What attention keeps and reads of a context.
 
 /// How keys and values are stored. Bytes per cell of one attention layer: 2 K/V heads of 256 values each for keys and
-/// for values, with their scales (original engine, `original-strata.md` section 2.4).
+/// for values, with their scales, as in the original engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KvType {
