@@ -7,7 +7,7 @@ use crate::registry::*;
 /// Which experts are resident on the GPU, and how misses are served.
 ///
 /// What the policies need of it they ask for by name: `strata_policy::cache::CacheParams::from_knobs` takes
-/// [`Settings::expert_knob`].
+/// [`Settings::expert_knob`](crate::Settings::expert_knob).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experts {
     /// The name of a policy.
