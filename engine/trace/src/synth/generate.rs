@@ -173,7 +173,8 @@ impl<'a> Generator<'a> {
                 (!self.barred[usize::from(expert)]).then_some(expert)
             });
             let drawn = drawn.or_else(|| {
-                let free = || ranking.experts.iter().enumerate().filter(|(_, expert)| !self.barred[usize::from(**expert)]);
+                let free =
+                    || ranking.experts.iter().enumerate().filter(|(_, expert)| !self.barred[usize::from(**expert)]);
                 let mut at = self.random.below(free().map(|(rank, _)| popularity.come(rank)).sum());
                 let found = free().find(|(rank, _)| {
                     let weight = popularity.come(*rank);
