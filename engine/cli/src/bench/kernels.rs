@@ -4,6 +4,7 @@
 //! criterion writes. Each call multiplies the next of many matrices, so that weights come from memory as they do when a
 //! model writes: it reads each of its weights once for a token.
 
+use super::machine::Machine;
 use super::report::{Measured, Series, Started, interval};
 use super::{GIGA, memory, silence, values, weights};
 use crate::exit::Interrupted;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use strata_cpu::Cpu;
+use strata_cpu::{Cpu, Matrix};
 use strata_gguf::{GgmlType, show_path};
 
 /// Samples of each figure.
@@ -45,10 +46,10 @@ struct Saved {
 }
 
 /// What criterion writes to, and how long it may take.
-struct Bench<'a> {
-    dir: &'a Path,
-    seconds: f64,
-    cancel: &'a AtomicBool,
+pub(crate) struct Bench<'a> {
+    pub(crate) dir: &'a Path,
+    pub(crate) seconds: f64,
+    pub(crate) cancel: &'a AtomicBool,
 }
 
 /// Samples of one type with one window.
@@ -62,8 +63,19 @@ struct Cell {
 impl Cell {
     /// Billions of multiplications with an addition per second: each weight meets every token once.
     fn products(&self) -> f64 {
-        self.rate.summary.median * 8.0 / self.ty.bits_per_value() * self.tokens as f64
+        products(self.ty, self.tokens, self.rate.summary.median)
     }
+}
+
+/// Billions of multiplications with an addition per second at so many GB/s of weights.
+pub(crate) fn products(ty: GgmlType, tokens: usize, rate: f64) -> f64 {
+    rate * 8.0 / ty.bits_per_value() * tokens as f64
+}
+
+/// Bytes of the matrices of a type on this machine.
+pub(crate) fn bytes(machine: &Machine) -> u64 {
+    let cache = machine.last_level_cache_bytes.unwrap_or(0);
+    cache.saturating_mul(2).clamp(*BYTES.start(), *BYTES.end())
 }
 
 /// Measures every type with every window and prints a table.
@@ -83,8 +95,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     cpu.pool().notes().iter().for_each(|note| started.note(note));
     let _pinned = cpu.pool().pin_caller();
     let threads = cpu.pool().threads();
-    let cache = started.machine.last_level_cache_bytes.unwrap_or(0);
-    let bytes = cache.saturating_mul(2).clamp(*BYTES.start(), *BYTES.end());
+    let bytes = bytes(&started.machine);
 
     // Before and after, since what else runs may come and go.
     let mut ceiling = memory::ceiling(&cpu, &started.machine, cancel);
@@ -97,20 +108,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         for &tokens in &tokens {
             bar.set_message(format!("measuring {ty} with {}", output::count(tokens, "token")));
             bar.set_position(cells.len() as u64);
-            let (x, mut y) = (weights::activations(tokens), vec![0.0; tokens * weights::ROWS]);
-            let mut next = matrices.iter().cycle();
-            let samples = bench.samples(ty, tokens, || {
-                if let Some(matrix) = next.next() {
-                    matrix.mul(&cpu, &x, &mut y);
-                }
-            });
-            if cancel.load(Ordering::Relaxed) {
+            let rate = bench.rate(&cpu, ty, tokens, &matrices);
+            if rate.is_err() {
                 bar.finish_and_clear();
-                return Err(Interrupted.into());
             }
-            let read = (weights::COLS * weights::ROWS) as f64 * ty.bits_per_value() / 8.0;
-            let rates = samples?.iter().map(|seconds| read / seconds / GIGA).collect();
-            cells.push(Cell { ty, tokens, rate: Series::new(format!("{ty} x {tokens}"), "GB/s", rates)? });
+            cells.push(Cell { ty, tokens, rate: rate? });
         }
     }
     bar.finish_and_clear();
@@ -147,6 +149,26 @@ fn folder(started: &Started) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
 }
 
 impl Bench<'_> {
+    /// GB/s of weights of a type in products with so many tokens, each with the next of these matrices.
+    ///
+    /// # Errors
+    /// It was interrupted, or criterion failed.
+    pub(crate) fn rate(&self, cpu: &Cpu, ty: GgmlType, tokens: usize, matrices: &[Matrix]) -> Result<Series> {
+        let (x, mut y) = (weights::activations(tokens), vec![0.0; tokens * weights::ROWS]);
+        let mut next = matrices.iter().cycle();
+        let samples = self.samples(ty, tokens, || {
+            if let Some(matrix) = next.next() {
+                matrix.mul(cpu, &x, &mut y);
+            }
+        });
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(Interrupted.into());
+        }
+        let read = (weights::COLS * weights::ROWS) as f64 * ty.bits_per_value() / 8.0;
+        let rates = samples?.iter().map(|seconds| read / seconds / GIGA).collect();
+        Series::new(format!("{ty} x {tokens}"), "GB/s", rates)
+    }
+
     /// Seconds of a call, for each sample. After a cancellation calls do nothing, so that criterion is soon done.
     fn samples(&self, ty: GgmlType, tokens: usize, mut call: impl FnMut()) -> Result<Vec<f64>> {
         let measuring = Duration::from_secs_f64(self.seconds);

@@ -10,6 +10,7 @@ use anyhow::Result;
 use clap::ArgMatches;
 use serde_json::json;
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use strata_cpu::{Cpu, Isa, memory};
@@ -55,14 +56,20 @@ pub(crate) fn ceiling(cpu: &Cpu, machine: &Machine, cancel: &AtomicBool) -> Vec<
     Buffer::new(cpu, default_size(machine)).rates(cpu, CEILING_PASSES, cancel)
 }
 
+/// Bytes of a buffer that may be asked for.
+pub(crate) fn sizes(machine: &Machine) -> RangeInclusive<u64> {
+    // Three quarters of memory leave room for the rest of the system.
+    SMALLEST..=machine.ram_bytes.map_or(LARGEST, |ram| ram / 4 * 3).max(SMALLEST)
+}
+
 /// Bytes of the buffer when nobody says: more than caches hold, and no more than a quarter of memory.
-fn default_size(machine: &Machine) -> u64 {
+pub(crate) fn default_size(machine: &Machine) -> u64 {
     let wanted = LEAST.max(machine.last_level_cache_bytes.unwrap_or(0).saturating_mul(CACHES));
     machine.ram_bytes.map_or(wanted, |ram| wanted.min(ram / 4)).max(SMALLEST)
 }
 
 /// 1, 2, 4 and so on, one for each core, and one for each logical CPU.
-fn default_threads(cores: usize, logical: usize) -> Vec<usize> {
+pub(crate) fn default_threads(cores: usize, logical: usize) -> Vec<usize> {
     let mut counts: Vec<usize> = (0..).map(|i| 1 << i).take_while(|&n| n < cores).collect();
     counts.push(cores);
     if logical > cores {
@@ -79,9 +86,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     };
     let repetitions = values::number(matches, "repetitions", 1..=10_000)?;
     let machine = Machine::read(std::path::Path::new("/"));
-    // Three quarters of memory leave room for the rest of the system.
-    let largest = machine.ram_bytes.map_or(LARGEST, |ram| ram / 4 * 3).max(SMALLEST);
-    let size = values::size(matches, "size", SMALLEST..=largest)?;
+    let size = values::size(matches, "size", sizes(&machine))?;
     let mut started = Started::begin("memory", matches)?;
     let cancel = interrupt::handler()?;
 

@@ -1,8 +1,8 @@
 //! What `strata bench` measures, and how.
 //!
-//! Four measurements, each a file: [`memory`] (how fast memory can be read at all), [`kernels`] (how near to that the
-//! products with weights come), [`model`] (how fast a model reads and writes), and [`ab`] (whether one build, setting or
-//! model is faster than another). They have in common [`report`] (the machine, the moment, every raw sample, one JSON
+//! Five measurements, each a file: [`memory`] (how fast memory can be read at all), [`kernels`] (how near to that the
+//! products with weights come), [`hardware`] (both and more, as a profile for predictions), [`model`] (how fast a model
+//! reads and writes), and [`ab`] (whether one build, setting or model is faster than another). They have in common [`report`] (the machine, the moment, every raw sample, one JSON
 //! document), [`stats`] (medians with intervals) and [`values`] (what flags take).
 //!
 //! Others use the machine too and only ever make a run slower, so figures are medians with intervals, never the best of
@@ -10,6 +10,8 @@
 
 pub(crate) mod ab;
 mod corpus;
+mod disk;
+pub(crate) mod hardware;
 pub(crate) mod kernels;
 mod machine;
 pub(crate) mod memory;

@@ -91,7 +91,8 @@ fn merge(object: &mut Value, more: Value) {
 impl Started {
     /// Begins: makes the folder of `--out`, looks at the machine, and says so when it is busy.
     pub(crate) fn begin(what: &'static str, matches: &ArgMatches) -> Result<Started> {
-        let out = matches.get_one::<PathBuf>("out").cloned();
+        // Not every measurement has a folder.
+        let out = matches.try_get_one::<PathBuf>("out").ok().flatten().cloned();
         if let Some(dir) = &out {
             prepare(dir)?;
         }

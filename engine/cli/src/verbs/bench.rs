@@ -1,7 +1,7 @@
 //! `strata bench`: how fast this machine, its kernels and a model are.
 
 use crate::bench::model::Kind;
-use crate::bench::{ab, kernels, memory, model};
+use crate::bench::{ab, hardware, kernels, memory, model};
 use crate::flags;
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -17,7 +17,8 @@ Measure how fast this machine, its kernels and a model are
 
 Start with `memory`: a model that writes reads each of the weights that a token uses once, so what memory gives is the \
 most that any engine can reach. `kernels` shows how near to it the products of each block type come, `decode` and \
-`prefill` what is left of that in a whole model, and `ab` whether a change made it faster.";
+`prefill` what is left of that in a whole model, and `ab` whether a change made it faster. `hardware` writes what the \
+machine can do to a file that predictions read.";
 
 const AFTER: &str = "\
 Figures are medians with a 95 % interval: a percentile bootstrap of the median, 10,000 resamples with a fixed seed, so \
@@ -30,6 +31,7 @@ sample, the machine, the load before and after, the command and the date.
 Examples:
   strata bench memory
   strata bench kernels --types IQ3_S,Q4_K --tokens 1,8
+  strata bench hardware -o desk.toml
   strata bench decode model.gguf --threads 8
   strata bench prefill model.gguf --prompt-tokens 512 --out results/prefill
   strata bench ab \"decode --threads 4\" \"decode --threads 8\"
@@ -58,6 +60,19 @@ Examples:
   strata bench kernels
   strata bench kernels --types Q4_K,Q6_K --tokens 1 --threads 1 --seconds 2
   strata bench kernels --isa scalar --types Q4_K";
+
+const HARDWARE_HELP: &str = "\
+The profile is a TOML file in which each number has its unit and its source. Memory is read as by `strata bench memory`, \
+and block types are multiplied as by `strata bench kernels` with 1 and 4 tokens, with the number of threads that read \
+memory fastest. Besides, waking the workers is timed, and the disk when --disk names a file on it, for instance a shard \
+of the model; the system is told to forget the file first, but a disk may have a cache of its own. No graphics card is \
+measured, and the profile then has none.
+
+Without -o the profile goes to stdout.
+
+Examples:
+  strata bench hardware -o desk.toml
+  strata bench hardware -o desk.toml --disk models/model-00002-of-00002.gguf --types Q2_0,IQ3_S --force";
 
 /// What `decode` and `prefill` have in common.
 const TEXT_HELP: &str = "\
@@ -113,6 +128,7 @@ pub(crate) fn command() -> Command {
         .subcommand_help_heading("Measurements")
         .subcommand(memory_command())
         .subcommand(kernels_command())
+        .subcommand(hardware_command())
         .subcommand(decode_command())
         .subcommand(prefill_command())
         .subcommand(ab_command())
@@ -140,6 +156,23 @@ fn kernels_command() -> Command {
         .arg(value("seconds", "S", "0.2", "Time for each figure, behind a third of it for warming up"))
         .after_help(KERNELS_HELP);
     flags::add_these(command, [&THREADS, &ISA])
+}
+
+fn hardware_command() -> Command {
+    let path = |id: &'static str, name| Arg::new(id).long(id).value_name(name).value_parser(value_parser!(PathBuf));
+    Command::new("hardware")
+        .about("What this machine can do, as a profile for predictions")
+        .arg(path("output", "FILE").short('o').help("Write the profile here"))
+        .arg(Arg::new("force").long("force").action(ArgAction::SetTrue).help("Write over a profile that is there"))
+        .arg(value("name", "NAME", "", "The machine's name [default: the file's, without .toml]"))
+        .arg(value("threads", "LIST", "", "Numbers of threads [default: 1, 2, 4 and so on up to all]"))
+        .arg(value("size", "SIZE", "", "Memory to read [default: 256M, or four times the last-level cache if more]"))
+        .arg(value("repetitions", "N", "9", "Passes over the memory and the file"))
+        .arg(value("types", "LIST", "all", "Block types, such as Q2_0,IQ3_S"))
+        .arg(value("seconds", "S", "0.2", "Time for each product, behind a third of it for warming up"))
+        .arg(path("disk", "FILE").help("A large file, to measure its disk with"))
+        .arg(json_arg())
+        .after_help(HARDWARE_HELP)
 }
 
 fn decode_command() -> Command {
@@ -186,11 +219,14 @@ fn model_command(name: &'static str, lengths: impl IntoIterator<Item = Arg>) -> 
 
 /// What all measurements share.
 fn common(command: Command) -> Command {
-    let json = Arg::new("json").long("json").action(ArgAction::SetTrue);
     let out = Arg::new("out").long("out").value_name("DIR").value_parser(value_parser!(PathBuf));
-    command
-        .arg(json.help("Print one JSON document, with every raw sample and what it was measured on"))
-        .arg(out.help("Write samples.csv and result.json to a folder, which is made if need be"))
+    command.arg(json_arg()).arg(out.help("Write samples.csv and result.json to a folder, which is made if need be"))
+}
+
+/// The flag for one document in place of text.
+fn json_arg() -> Arg {
+    let json = Arg::new("json").long("json").action(ArgAction::SetTrue);
+    json.help("Print one JSON document, with every raw sample and what it was measured on")
 }
 
 /// A flag with a value, which each measurement reads itself for errors of one form.
@@ -205,6 +241,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     match matches.subcommand() {
         Some(("memory", matches)) => memory::run(matches),
         Some(("kernels", matches)) => kernels::run(matches),
+        Some(("hardware", matches)) => hardware::run(matches),
         Some(("decode", matches)) => model::run(Kind::Decode, matches),
         Some(("prefill", matches)) => model::run(Kind::Prefill, matches),
         Some(("ab", matches)) => ab::run(matches),

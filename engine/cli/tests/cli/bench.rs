@@ -286,3 +286,45 @@ fn an_interrupt_ends_it_and_leaves_nothing_behind() {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{args:?}");
     }
 }
+
+#[test]
+fn hardware_becomes_a_profile_that_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, disk) = (dir.path().join("desk.toml"), dir.path().join("disk"));
+    std::fs::write(&disk, vec![7; 1 << 20]).unwrap();
+    let out = profile.to_str().unwrap();
+    let small = ["--threads", "1", "--size", "1M", "--repetitions", "2", "--types", "Q2_0", "--seconds", "0.01"];
+    let mut args = [&["hardware", "-o", out], &small[..]].concat();
+    if cfg!(target_os = "linux") {
+        args.extend(["--disk", disk.to_str().unwrap()]);
+    }
+    let document = json(&args);
+    assert_eq!((&document["bench"], &document["settings"]["threads"]), (&"hardware".into(), &vec![1].into()));
+    let read = strata_config::HardwareProfile::from_file(&profile).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), document["profile"]);
+    assert_eq!((read.name.as_str(), &read.gpu, &read.link), ("desk", &None, &None));
+    let kernels: Vec<_> = read.cpu.kernels.iter().map(|k| (k.ty.as_str(), k.tokens, k.threads)).collect();
+    assert_eq!((read.cpu.read_gb_s.len(), kernels), (1, vec![("Q2_0", 1, 1), ("Q2_0", 4, 1)]));
+    assert_eq!(read.ssd.is_some(), cfg!(target_os = "linux"));
+    assert!(read.numbers().iter().all(|n| !n.assumed()), "{read:?}");
+    let labels: Vec<_> = document["results"].as_array().unwrap().iter().map(|r| r["label"].as_str().unwrap()).collect();
+    assert_eq!(labels[..4], ["memory x 1", "waking", "Q2_0 x 1", "Q2_0 x 4"]);
+
+    let before = std::fs::read(&profile).unwrap();
+    let r = bench(&args);
+    assert_eq!(r.code, Some(1));
+    assert!(r.err.contains("desk.toml is there already; --force writes over it"), "{}", r.err);
+    assert_eq!(std::fs::read(&profile).unwrap(), before);
+    let r = bench(&[&args[..], &["--force", "--name", "other"]].concat());
+    assert_eq!(r.code, Some(0), "{}", r.err);
+    assert!(r.out.contains("written: ") && r.out.contains("waking"), "{}", r.out);
+    assert_eq!(strata_config::HardwareProfile::from_file(&profile).unwrap().name, "other");
+
+    // Without a file the profile itself is what is printed.
+    let r = bench(&[&["hardware"], &small[..]].concat());
+    assert!(r.code == Some(0) && r.out.contains("[cpu]\n") && r.out.contains("name = \"this-machine\""), "{}", r.out);
+    let r = bench(&["hardware", "-o", "/nowhere/at/all.toml"]);
+    assert!(r.code == Some(1) && r.err.contains("is no folder"), "{}", r.err);
+    let r = bench(&["hardware", "--disk", "/nowhere"]);
+    assert!(r.code == Some(1) && r.err.contains("cannot read /nowhere"), "{}", r.err);
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 #[test]
 fn help_texts_are_as_committed() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let verbs: [(&str, &[&str]); 15] = [
+    let verbs: [(&str, &[&str]); 16] = [
         ("strata", &[]),
         ("run", &["run"]),
         ("list", &["list"]),
@@ -15,6 +15,7 @@ fn help_texts_are_as_committed() {
         ("bench", &["bench"]),
         ("bench-memory", &["bench", "memory"]),
         ("bench-kernels", &["bench", "kernels"]),
+        ("bench-hardware", &["bench", "hardware"]),
         ("bench-decode", &["bench", "decode"]),
         ("bench-prefill", &["bench", "prefill"]),
         ("bench-ab", &["bench", "ab"]),

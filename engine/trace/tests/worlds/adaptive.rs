@@ -8,7 +8,12 @@ use strata_trace::Trace;
 
 /// Hits, 0 to 1, of all rows of these rounds, when `resident` (`[layers][experts]`) is what is there at first and at most
 /// `swaps` pairs are exchanged at a time.
-pub fn adaptive(trace: &Trace, rounds: impl Iterator<Item = usize>, mut resident: Vec<bool>, swaps: usize) -> f64 {
+pub(crate) fn adaptive(
+    trace: &Trace,
+    rounds: impl Iterator<Item = usize>,
+    mut resident: Vec<bool>,
+    swaps: usize,
+) -> f64 {
     let experts = trace.meta.experts;
     let mut usage = vec![0.0f64; resident.len()];
     let (mut hits, mut uses) = (0u64, 0u64);
