@@ -47,12 +47,19 @@ chat *ARGS:
 nightly CASES="50000":
     STRATA_CASES={{CASES}} cargo test --release -p strata-runtime --locked --test speculation
 
-# Reproduce a result: cpu-peer or draft-acceptance; PYTHON names another interpreter than python3
+# Run an experiment by name or number, or `all`; those with a run.py measure real programs (PYTHON names its interpreter)
 [positional-arguments]
 run-experiment NAME *ARGS:
-    @if [ ! -f "experiments/$1/run.py" ]; then \
-        echo "experiment $1 is not known; there are: $(cd experiments && ls -d */run.py | sed 's,/run.py,,' | paste -sd ' ')" >&2; exit 1; \
-    fi; name="$1"; shift; exec "${PYTHON:-python3}" "experiments/$name/run.py" "$@"
+    @if [ -f "experiments/$1/run.py" ]; then name="$1"; shift; exec "${PYTHON:-python3}" "experiments/$name/run.py" "$@"; fi; \
+    exec cargo run --profile lab --locked -p strata-report -- run "$@"
+
+# Make summaries, figures and results/INDEX.md again from the rows that are kept; --check compares instead
+report *ARGS:
+    cargo run --profile lab --locked -p strata-report -- report {{ARGS}}
+
+# The laboratory: list, run, merge, report and more (`just lab --help`)
+lab *ARGS:
+    cargo run --profile lab --locked -p strata-report -- {{ARGS}}
 
 # Fuzz the GGUF reader (needs cargo-fuzz and a nightly toolchain)
 fuzz SECONDS="600":

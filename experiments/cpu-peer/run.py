@@ -90,7 +90,7 @@ def arguments(argv):
     p.add_argument("--decode", default=64, type=number(1), metavar="N", help="tokens to write [64]")
     p.add_argument("--context", default=128, type=number(1), metavar="N", help="tokens before them [128]")
     p.add_argument("--prompts", default=[128, 512], type=numbers, metavar="LIST", help="lengths to read [128,512]")
-    p.add_argument("--out", default=ROOT / "results/001-cpu-peer", type=Path, metavar="DIR", help="a folder without rows.csv [results/001-cpu-peer]")
+    p.add_argument("--out", default=ROOT / "results/cpu-001-peer", type=Path, metavar="DIR", help="a folder without rows.csv [results/cpu-001-peer]")
     p.add_argument("--patience", default=60, type=number(0), metavar="S", help="seconds to wait, before each measurement, for others to leave the machine alone [60]")
     p.add_argument("--corpus", default=ROOT / "engine/cli/model/conversations.jsonl", type=Path, metavar="FILE", help="text to read [engine/cli/model/conversations.jsonl]")
     p.add_argument("--llama-lib", type=Path, metavar="DIR", help="llama.cpp's shared libraries, rather than the package's")
@@ -459,14 +459,10 @@ def write(args, meta, measures, rows):
 
 
 def index(args):
-    """A line in the list of results, if this is one of them."""
-    path = ROOT / "results/INDEX.md"
-    if args.out.parent != path.parent or not path.is_file():
-        return
-    text, name = path.read_text(encoding="utf-8"), args.out.name
-    if f"({name}/" not in text:
-        line = f"| [{name}]({name}/summary.md) | Strata beside llama.cpp on the CPU: reading and writing speed | see summary |"
-        path.write_text(text.rstrip("\n") + "\n" + line + "\n", encoding="utf-8")
+    """What results/INDEX.md says of it, if this is one of the results; `just report` makes the list."""
+    path = args.out / "entry.toml"
+    if args.out.parent == ROOT / "results" and not path.exists():
+        path.write_text('what = "Strata beside llama.cpp on the CPU: reading and writing speed"\nverdict = "see summary"\n', encoding="utf-8")
 
 
 # --- the run ---

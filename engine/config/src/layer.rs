@@ -64,13 +64,23 @@ pub(crate) fn read_small(path: &Path, largest: u64) -> Result<String, ConfigErro
 pub struct Layer {
     origin: Origin,
     values: BTreeMap<&'static str, Value>,
+    /// Of the defaults: the results that chose them.
+    results: BTreeMap<&'static str, String>,
     warnings: Vec<String>,
 }
+
+/// The section of `defaults.toml` that names the results which chose values.
+const RESULTS: &str = "results";
 
 impl Layer {
     /// A source that gives nothing yet.
     pub fn empty(origin: Origin) -> Layer {
-        Layer { origin, values: BTreeMap::new(), warnings: Vec::new() }
+        Layer { origin, values: BTreeMap::new(), results: BTreeMap::new(), warnings: Vec::new() }
+    }
+
+    /// The result that chose the value this source gives to a knob: a folder below `results/`. Only defaults have any.
+    pub fn result(&self, knob: &Knob) -> Option<&str> {
+        self.results.get(knob.key).map(String::as_str)
     }
 
     /// Gives a knob a value that [`Knob::parse`] returned; a second value replaces the first.
@@ -144,7 +154,12 @@ impl Layer {
 
     /// The layer of a configuration file's text. A key that is no knob's is refused, with the nearest that is.
     pub fn from_toml(file: &str, text: &str) -> Result<Layer, ConfigError> {
-        let mut layer = Layer::empty(Origin::File(file.into()));
+        Layer::read(Origin::File(file.into()), file, text)
+    }
+
+    /// The defaults may say which results chose them.
+    fn read(origin: Origin, file: &str, text: &str) -> Result<Layer, ConfigError> {
+        let mut layer = Layer::empty(origin);
         let line = |at: usize| text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
         let table = DeTable::parse(text).map_err(|e| ConfigError::Syntax {
             file: file.into(),
@@ -174,6 +189,12 @@ impl Layer {
             for (name, value) in knobs {
                 let key = format!("{section}.{}", name.get_ref());
                 let at = name.span().start;
+                if section == RESULTS && layer.origin == Origin::Default {
+                    let knob = registry::find(name.get_ref()).ok_or_else(|| unknown(at, name.get_ref()))?;
+                    let result = value.get_ref().as_str().unwrap_or_default();
+                    layer.results.insert(knob.key, result.into());
+                    continue;
+                }
                 let knob = registry::find(&key).ok_or_else(|| unknown(at, &key))?;
                 let value = from_toml_value(knob, value.get_ref()).map_err(|e| e.named(&place(at, &key)))?;
                 layer.set(knob, value);
@@ -184,9 +205,13 @@ impl Layer {
 
     /// The built-in defaults.
     pub fn defaults() -> Result<Layer, ConfigError> {
-        let mut layer = Layer::from_toml("defaults.toml", include_str!("../defaults.toml"))?;
-        layer.origin = Origin::Default;
-        Ok(layer)
+        Layer::defaults_of(include_str!("../defaults.toml"))
+    }
+
+    /// The defaults that a `defaults.toml` of this text gives. Its table `[results]` may name the results that chose
+    /// values: the knob's key, and a folder below `results/`.
+    pub fn defaults_of(text: &str) -> Result<Layer, ConfigError> {
+        Layer::read(Origin::Default, "defaults.toml", text)
     }
 }
 
@@ -312,17 +337,31 @@ mod tests {
     }
 
     #[test]
+    fn the_defaults_name_the_results_that_chose_them_and_other_files_cannot() {
+        let text = "[engine]\nctx = 1\n[results]\n\"engine.ctx\" = \"010-context\"";
+        let layer = Layer::defaults_of(text).unwrap();
+        assert_eq!((layer.result(&CTX), layer.result(&TEMP)), (Some("010-context"), None));
+        let wrong = Layer::defaults_of(&text.replace("engine.ctx", "engine.ctxt")).unwrap_err();
+        assert_eq!(
+            wrong.to_string(),
+            "defaults.toml line 4: engine.ctxt is not a setting; did you mean engine.ctx?"
+        );
+        assert!(toml(text).unwrap_err().starts_with("strata.toml line 4: results.engine.ctx is not a setting"));
+    }
+
+    #[test]
     fn defaults_are_complete() {
         let defaults = Layer::defaults().unwrap();
         assert_eq!(defaults.origin(), &Origin::Default);
         for k in KNOBS {
             let has = defaults.get(k).is_some();
             assert_ne!(has, k.unset.is_some(), "{}: a default in defaults.toml, or words for its absence", k.key);
+            assert!(has || defaults.result(k).is_none(), "{}: a result chose it, and it has no value", k.key);
         }
         // Each value stands under a comment that says where it comes from.
         let mut above = "";
         for line in include_str!("../defaults.toml").lines() {
-            if line.contains('=') && !line.starts_with('#') {
+            if line.contains('=') && !line.starts_with(['#', '"']) {
                 assert!(above.starts_with("# "), "{line}");
             }
             above = line;

@@ -112,6 +112,7 @@ pub struct Settings {
     /// How a conversation is put to the model.
     pub chat: Chat,
     values: Resolved,
+    chosen: Vec<(&'static Knob, String)>,
     warnings: Vec<String>,
 }
 
@@ -119,13 +120,19 @@ impl Settings {
     /// Weighs the sources against each other: flags win over the environment, that over the file, that over what the
     /// model file suggests, and that over the defaults.
     pub fn resolve(flags: Layer, env: Layer, file: Layer, model_suggested: Layer) -> Result<Settings, ConfigError> {
-        let layers = [flags, env, file, model_suggested, Layer::defaults()?];
+        Settings::weighed([flags, env, file, model_suggested, Layer::defaults()?])
+    }
+
+    fn weighed(layers: [Layer; 5]) -> Result<Settings, ConfigError> {
         let warnings = layers.iter().flat_map(|l| l.warnings()).cloned().collect();
         let mut values = Resolved::default();
         for knob in KNOBS {
             let first = layers.iter().find_map(|l| Some((l.get(knob)?.clone(), l.origin().clone())));
             values.0.extend(first.map(|v| (knob.key, v)));
         }
+        let by_default = |knob: &Knob| values.0.get(knob.key).is_some_and(|(_, origin)| *origin == Origin::Default);
+        let result = |knob: &Knob| layers.iter().find_map(|l| l.result(knob)).map(String::from);
+        let chosen = KNOBS.iter().filter(|k| by_default(k)).filter_map(|&k| Some((k, result(k)?))).collect();
         Ok(Settings {
             engine: Engine {
                 model: values.get(&MODEL).and_then(Value::as_path).map(Into::into),
@@ -169,6 +176,7 @@ impl Settings {
                 think: values.get(&THINK).and_then(Value::as_bool),
             },
             values,
+            chosen,
             warnings,
         })
     }
@@ -191,6 +199,19 @@ impl Settings {
     /// Every knob with its value and where that came from, in the registry's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Knob, Option<(&Value, &Origin)>)> {
         KNOBS.iter().map(|&k| (k, self.values.0.get(k.key).map(|(value, origin)| (value, origin))))
+    }
+
+    /// The knobs that have their default, where a result of the laboratory chose that, and the result's name: a folder
+    /// below `results/`.
+    pub fn chosen_by_results(&self) -> impl Iterator<Item = (&'static Knob, &str)> {
+        self.chosen.iter().map(|(knob, result)| (*knob, result.as_str()))
+    }
+
+    /// [`Settings::chosen_by_results`] as a line for the start of a program; `None` when there is none.
+    pub fn said_of_results(&self) -> Option<String> {
+        let one = |(knob, result): (&Knob, &str)| format!("{} (results/{result})", knob.key);
+        let list: Vec<String> = self.chosen_by_results().map(|(k, r)| one((k, r))).collect();
+        (!list.is_empty()).then(|| format!("defaults chosen by experiments: {}", list.join(", ")))
     }
 
     /// Sentences the user should see: variables nearly named like a setting, suggestions passed over.
@@ -305,6 +326,22 @@ mod tests {
             assert_eq!(s.origin(&TEMP), Some(&origin));
             assert_eq!(s.origin(&TOP_K), Some(&Origin::Default));
         }
+    }
+
+    #[test]
+    fn a_default_that_a_result_chose_says_so_while_it_holds() {
+        let mut text = include_str!("../defaults.toml").to_owned();
+        text.push_str("\n[results]\n\"engine.ctx\" = \"010-context\"\n");
+        let said = |flags: Layer| {
+            let [_, env, file, model] = empty();
+            let defaults = Layer::defaults_of(&text).unwrap();
+            Settings::weighed([flags, env, file, model, defaults]).unwrap().said_of_results()
+        };
+        let mut flags = Layer::empty(Origin::Flag);
+        let line = "defaults chosen by experiments: engine.ctx (results/010-context)";
+        assert_eq!(said(flags.clone()).as_deref(), Some(line));
+        flags.set(&CTX, CTX.parse("5").unwrap());
+        assert_eq!(said(flags), None);
     }
 
     #[test]

@@ -172,6 +172,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     let pool = engine.model().ops().cpu().pool();
     settings.warnings().iter().chain(engine.warnings()).chain(pool.notes()).for_each(|w| started.note(w));
     load::missing_drafts(&engine, &settings).into_iter().for_each(|w| started.note(w));
+    settings.said_of_results().iter().for_each(|line| started.note(line));
     let _pinned = pool.pin_caller();
 
     let model = report::model(&gguf);

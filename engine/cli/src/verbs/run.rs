@@ -101,6 +101,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     }
     let gguf = builtin::open_model(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
+    settings.said_of_results().filter(|_| !options.quiet).iter().for_each(|line| note(line));
     let mut warnings = settings.warnings().to_vec();
     let (engine, load_seconds) = load::engine(&gguf, &settings, options.quiet)?;
     let context = load::context(&engine, &settings, &mut warnings);

@@ -1,0 +1,13 @@
+//! The laboratory from experiment to result, on a study whose answers are known.
+
+// Tests fail by panicking, in their helpers too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod bowl;
+mod project;
+
+mod experiments;
+mod figures;
+mod reports;
+mod runs;
+mod verdicts;
