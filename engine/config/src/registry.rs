@@ -301,7 +301,7 @@ pub static KNOBS: &[&Knob] = &[
     &BYPASS,
     &SAVING_FAST,
     &SAVING_SLOW,
-    &SAVING_BLEND,
+    &SAVING_BURST,
     &SAVING_HORIZON,
     &SAVING_COPY,
     &SPLIT,

@@ -210,13 +210,13 @@ pub static SAVING_SLOW: Knob = Knob {
     ..PLAIN
 };
 
-/// `experts.saving_blend`
-pub static SAVING_BLEND: Knob = Knob {
-    key: "experts.saving_blend",
-    flag: "saving-blend",
-    env: "STRATA_SAVING_BLEND",
+/// `experts.saving_burst`
+pub static SAVING_BURST: Knob = Knob {
+    key: "experts.saving_burst",
+    flag: "saving-burst",
+    env: "STRATA_SAVING_BURST",
     kind: Kind::Float { min: 0.0, max: 1.0 },
-    help: "Share of the short memory in what the saving policy expects",
+    help: "Share of what its short memory sees beyond its long one that is expected to come true",
     verbs: TUNING,
     ..PLAIN
 };

@@ -44,8 +44,8 @@ pub struct Experts {
     pub saving_fast: f32,
     /// Decay of its long memory.
     pub saving_slow: f32,
-    /// Share of its short memory.
-    pub saving_blend: f32,
+    /// Share of what its short memory sees that is expected to come true.
+    pub saving_burst: f32,
     /// Rounds within which its moves must pay.
     pub saving_horizon: f32,
     /// Share of a copy that it counts as lost.
@@ -76,7 +76,7 @@ impl Experts {
             bypass: values.truth(&BYPASS)?,
             saving_fast: values.float(&SAVING_FAST)?,
             saving_slow: values.float(&SAVING_SLOW)?,
-            saving_blend: values.float(&SAVING_BLEND)?,
+            saving_burst: values.float(&SAVING_BURST)?,
             saving_horizon: values.float(&SAVING_HORIZON)?,
             saving_copy: values.float(&SAVING_COPY)?,
             split: values.text(&SPLIT)?,
@@ -97,7 +97,7 @@ mod tests {
             "[experts]\npolicy = 'saving'\nslots = 1\nvram = 2\nscope = 'per-layer'\nadmission = 'wait-for-copy'\n\
              copy_rounds = 3\ninsert_budget = 4\ncount_prefill = true\nadapt_every = 5\nadapt_swaps = 6\n\
              adapt_min_use = 7\nadapt_gain = 8\ndecay = 0.5\nlfu_remember = false\nbypass = false\n\
-             saving_fast = 0.125\nsaving_slow = 0.25\nsaving_blend = 0.75\nsaving_horizon = 9\nsaving_copy = 10\n\
+             saving_fast = 0.125\nsaving_slow = 0.25\nsaving_burst = 0.75\nsaving_horizon = 9\nsaving_copy = 10\n\
              split = 'measured'\npcie_share = 0.625\n",
         )
         .unwrap();
@@ -123,7 +123,7 @@ mod tests {
             bypass: false,
             saving_fast: 0.125,
             saving_slow: 0.25,
-            saving_blend: 0.75,
+            saving_burst: 0.75,
             saving_horizon: 9.0,
             saving_copy: 10.0,
             split: "measured".into(),

@@ -44,8 +44,8 @@ pub enum Rule {
         fast: f32,
         /// Decay per round of the estimate that follows popularity.
         slow: f32,
-        /// Share of the fast estimate in the expected rate of use.
-        blend: f32,
+        /// Share of what the fast estimate sees beyond the slow one that is expected to come true.
+        burst: f32,
         /// Rounds over which a move must pay for its copy.
         horizon: f32,
         /// Share of a copy's time that is counted as lost; the rest hides behind other work.
@@ -92,7 +92,7 @@ impl Rule {
 
     /// Our rule with the values of `defaults.toml`, whose comments say where they come from.
     pub fn saving() -> Rule {
-        Rule::Saving { fast: 0.5, slow: 0.98, blend: 0.2, horizon: 16.0, copy: 0.5 }
+        Rule::Saving { fast: 0.5, slow: 0.995, burst: 0.0, horizon: 32.0, copy: 0.5 }
     }
 }
 
@@ -188,10 +188,10 @@ impl CacheParams {
                 number("adapt_gain", gain, 1e6)?;
                 number("decay", decay, 1.0)?;
             }
-            Rule::Saving { fast, slow, blend, horizon, copy } => {
+            Rule::Saving { fast, slow, burst, horizon, copy } => {
                 number("saving_fast", fast, 1.0)?;
                 number("saving_slow", slow, 1.0)?;
-                number("saving_blend", blend, 1.0)?;
+                number("saving_burst", burst, 1.0)?;
                 number("saving_horizon", horizon, 1e6)?;
                 number("saving_copy", copy, 1e6)?;
             }

@@ -1,31 +1,35 @@
 //! Ours: what is expected to save most time for the room it takes.
 //!
-//! An expert `k` that is resident spares its layer a miss in each round that uses it. So what it saves a round is
-//! expected to be
+//! An expert `k` that is resident spares its layer a miss in each round that uses it. Over the next `horizon` rounds it
+//! is expected to save
 //!
 //! ```text
-//! saved(k) = rate(k) * miss(layer of k)        nanoseconds a round
-//! rate(k)  = blend * fast(k) + (1 - blend) * slow(k)
+//! saved(k) = uses(k) * miss(layer of k)                                         nanoseconds
+//! uses(k)  = horizon * slow(k) + burst * rounds * max(0, fast(k) - slow(k))
+//! rounds   = 1 / (1 - fast decay), at most the horizon
 //! ```
 //!
 //! with `miss` what a miss costs on the branch that serves it, which differs by layer where quantisation does, and two
-//! estimates of the share of rounds that use `k`: exponentially weighted means with a short and a long memory. One alone
-//! cannot serve: half of the experts of a token are used again by the next one and then by few more, which only a short
-//! memory sees, while the popularity that decides over hundreds of rounds drowns in its noise.
+//! estimates of the share of rounds that use `k`: weighted means over all rounds so far, whose weights fall by the decay
+//! with each round of age. The long memory sees popularity, which decides over hundreds of rounds. The short one sees
+//! bursts: half of the experts of a token are used again by the next one, and then by few more. What it sees beyond
+//! popularity lasts about as long as it remembers, and `burst` says what share of that comes true for a copy that takes
+//! its time to land; 0 leaves bursts to the branch that serves misses.
 //!
 //! Filling a bounded room with what saves most is a knapsack; taking it in order of `saved / room taken` is optimal for
 //! the part that fits, and off by at most one expert. So residents are ranked by that, and a missed expert replaces the
 //! lowest ones where it is expected to pay for its copy within the horizon:
 //!
 //! ```text
-//! horizon * (saved(k) - sum of saved(victims)) > copy_share * copy(layer of k)
+//! saved(k) - sum of saved(victims) > copy_share * copy(layer of k)
 //! ```
 //!
 //! Without the right-hand side a policy trades experts of equal worth back and forth, and each trade takes bandwidth
 //! that the misses of the next round need. `copy_share` is the part of a copy that no other work hides.
 //!
 //! Uses are counted once a round however many of its tokens agree: a miss reads the expert's weights once for all.
-//! Residents of the start ranking begin as if used in one round before the first.
+//! Residents of the start ranking begin as if a round before the first had used them, and nothing else. Ties go to the
+//! lower key.
 
 use super::Policy;
 use super::decay::decay;
@@ -62,22 +66,42 @@ impl Costs {
     }
 }
 
+/// Uses by key, weighted by age.
+#[derive(Debug, Clone)]
+struct Memory {
+    decay: f32,
+    uses: Vec<f32>,
+    /// What a key has that was used in every round.
+    full: f32,
+}
+
+impl Memory {
+    /// After one round with these uses.
+    fn new(decay: f32, uses: Vec<f32>) -> Memory {
+        let mut memory = Memory { decay, uses, full: 1.0 };
+        memory.forget();
+        memory
+    }
+
+    fn forget(&mut self) {
+        decay(&mut self.uses, self.decay);
+        self.full *= self.decay;
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Saving {
-    fast_decay: f32,
-    slow_decay: f32,
-    /// What a use adds to the rate, by memory.
-    fast_weight: f32,
-    slow_weight: f32,
+    fast: Memory,
+    slow: Memory,
     horizon: f32,
-    fast: Vec<f32>,
-    slow: Vec<f32>,
+    /// Uses expected for a short memory that is sure.
+    burst: f32,
     /// Nanoseconds of a miss, by key.
     miss: Vec<f32>,
-    /// Nanoseconds of a copy that are lost, by key.
-    copy: Vec<f32>,
     /// Nanoseconds of a miss for each unit of room, by key.
     miss_per_unit: Vec<f32>,
+    /// Nanoseconds of a copy that are lost, by key.
+    copy: Vec<f32>,
     wanted: Vec<Key>,
     ranks: Vec<u64>,
     victims: Victims<u64>,
@@ -85,21 +109,20 @@ pub(crate) struct Saving {
 
 impl Saving {
     pub(crate) fn new(shape: &Shape, params: &CacheParams, store: &Store, costs: &Costs) -> Saving {
-        let (fast, slow, blend, horizon, share) = match params.rule {
-            Rule::Saving { fast, slow, blend, horizon, copy } => (fast, slow, blend, horizon, copy),
+        let (fast, slow, burst, horizon, share) = match params.rule {
+            Rule::Saving { fast, slow, burst, horizon, copy } => (fast, slow, burst, horizon, copy),
             _ => (0.0, 0.0, 0.0, 0.0, 0.0),
         };
         let of = |nanos: &[u64], key: usize| nanos.get(shape.layer_of(key as Key)).copied().unwrap_or(0) as f32;
         let keys = 0..shape.keys();
-        let resident = |key: usize| f32::from(store.state(key as Key) == State::Resident);
+        let resident: Vec<f32> =
+            keys.clone().map(|key| f32::from(store.state(key as Key) == State::Resident)).collect();
         Saving {
-            fast_decay: fast,
-            slow_decay: slow,
-            fast_weight: blend * (1.0 - fast),
-            slow_weight: (1.0 - blend) * (1.0 - slow),
+            fast: Memory::new(fast, resident.clone()),
+            slow: Memory::new(slow, resident),
             horizon,
-            fast: keys.clone().map(resident).collect(),
-            slow: keys.clone().map(resident).collect(),
+            // A memory that never forgets would last for ever.
+            burst: burst * (1.0 / (1.0 - fast)).min(horizon),
             miss: keys.clone().map(|key| of(&costs.miss, key)).collect(),
             miss_per_unit: keys.clone().map(|k| of(&costs.miss, k) / store.cost(k as Key) as f32).collect(),
             copy: keys.map(|key| share * of(&costs.copy, key)).collect(),
@@ -114,20 +137,27 @@ impl Policy for Saving {
     #[inline]
     fn used(&mut self, key: Key, _state: State, first: bool) {
         if first {
-            self.fast[key as usize] += 1.0;
-            self.slow[key as usize] += 1.0;
+            self.fast.uses[key as usize] += 1.0;
+            self.slow.uses[key as usize] += 1.0;
         }
     }
 
     fn decide(&mut self, store: &mut Store, missed: &[Key]) {
+        // The round that is over.
+        self.fast.full += 1.0;
+        self.slow.full += 1.0;
         let Saving { fast, slow, miss, miss_per_unit, copy, wanted, ranks, victims, .. } = self;
-        let (fast_weight, slow_weight, horizon) = (self.fast_weight, self.slow_weight, self.horizon);
-        let rate = |key: Key| fast_weight * fast[key as usize] + slow_weight * slow[key as usize];
-        let saved = |key: Key| rate(key) * miss[key as usize];
+        let (per_fast, per_slow) = (1.0 / fast.full, 1.0 / slow.full);
+        let (horizon, burst) = (self.horizon, self.burst);
+        let uses = |key: Key| {
+            let (fast, slow) = (fast.uses[key as usize] * per_fast, slow.uses[key as usize] * per_slow);
+            horizon * slow + burst * (fast - slow).max(0.0)
+        };
+        let saved = |key: Key| uses(key) * miss[key as usize];
         // Savings are not negative, so their bits are ordered as they are.
-        let rank = |key: Key| (rate(key) * miss_per_unit[key as usize]).to_bits();
+        let rank = |key: Key| (uses(key) * miss_per_unit[key as usize]).to_bits();
         ranks.clear();
-        let pays = missed.iter().filter(|&&key| horizon * saved(key) > copy[key as usize]);
+        let pays = missed.iter().filter(|&&key| saved(key) > copy[key as usize]);
         ranks.extend(pays.map(|&key| ranked(u32::MAX - rank(key), key)));
         ranks.sort_unstable();
         wanted.clear();
@@ -139,13 +169,13 @@ impl Policy for Saving {
             }
             let pays = |leavers: &[u64]| {
                 let lost: f32 = leavers.iter().map(|v| saved(v.key())).sum();
-                horizon * (saved(key) - lost) > copy[key as usize]
+                saved(key) - lost > copy[key as usize]
             };
             if victims.make_room(store, key, pays) {
                 store.insert(key);
             }
         }
-        decay(&mut self.fast, self.fast_decay);
-        decay(&mut self.slow, self.slow_decay);
+        self.fast.forget();
+        self.slow.forget();
     }
 }

@@ -29,7 +29,7 @@ const NAMES: [&str; 21] = [
     "bypass",
     "saving_fast",
     "saving_slow",
-    "saving_blend",
+    "saving_burst",
     "saving_horizon",
     "saving_copy",
 ];
@@ -83,7 +83,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             "saving" => Rule::Saving {
                 fast: self.get("saving_fast", number)?,
                 slow: self.get("saving_slow", number)?,
-                blend: self.get("saving_blend", number)?,
+                burst: self.get("saving_burst", number)?,
                 horizon: self.get("saving_horizon", number)?,
                 copy: self.get("saving_copy", number)?,
             },
@@ -146,9 +146,9 @@ impl fmt::Display for CacheParams {
                 f,
                 " adapt_every={every} adapt_swaps={swaps} adapt_min_use={min_use} adapt_gain={gain} decay={decay}"
             )?,
-            Rule::Saving { fast, slow, blend, horizon, copy } => write!(
+            Rule::Saving { fast, slow, burst, horizon, copy } => write!(
                 f,
-                " saving_fast={fast} saving_slow={slow} saving_blend={blend} saving_horizon={horizon} \
+                " saving_fast={fast} saving_slow={slow} saving_burst={burst} saving_horizon={horizon} \
                  saving_copy={copy}"
             )?,
             Rule::Belady { bypass } => write!(f, " bypass={bypass}")?,

@@ -23,8 +23,8 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
         (1u32..4, 0u32..5, 0u32..3, 0u32..4, share.clone()).prop_map(|(every, swaps, min_use, gain, decay)| {
             Rule::Adaptive { every, swaps, min_use: min_use as f32, gain: gain as f32 / 2.0, decay }
         }),
-        (share.clone(), share.clone(), share, 0u32..40, 0u32..3).prop_map(|(fast, slow, blend, horizon, copy)| {
-            Rule::Saving { fast, slow, blend, horizon: horizon as f32, copy: copy as f32 / 2.0 }
+        (share.clone(), share.clone(), share, 0u32..40, 0u32..3).prop_map(|(fast, slow, burst, horizon, copy)| {
+            Rule::Saving { fast, slow, burst, horizon: horizon as f32, copy: copy as f32 / 2.0 }
         }),
     ]
 }

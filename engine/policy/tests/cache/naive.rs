@@ -79,7 +79,9 @@ impl Naive {
             let order = (ranking.len() - i) as u64;
             naive.last[key as usize] = order;
             if naive.free(naive.pool(key)) >= naive.cost(key) {
-                (naive.fast[key as usize], naive.slow[key as usize]) = (1.0, 1.0);
+                if let Rule::Saving { fast, slow, .. } = params.rule {
+                    (naive.fast[key as usize], naive.slow[key as usize]) = (fast, slow);
+                }
                 naive.entries.push(Entry { key, state: State::Resident, main: true, uses: 0, order, victims: vec![] });
             }
         }
@@ -135,19 +137,24 @@ impl Naive {
         rest.iter().position(|&k| k == key).map_or(usize::MAX, |i| self.position + i)
     }
 
-    fn rate(&self, key: Key) -> f32 {
-        let Rule::Saving { fast, slow, blend, .. } = self.params.rule else { return 0.0 };
-        let i = key as usize;
-        blend * (1.0 - fast) * self.fast[i] + (1.0 - blend) * (1.0 - slow) * self.slow[i]
+    /// Uses expected within the horizon: shares of rounds, weighted by age, with one round before the first that used
+    /// what was resident.
+    fn uses(&self, key: Key) -> f32 {
+        let Rule::Saving { fast, slow, burst, horizon, .. } = self.params.rule else { return 0.0 };
+        let full = |decay: f32| (0..self.history.len()).fold(1.0, |full: f32, _| full * decay + 1.0);
+        let (per_fast, per_slow) = (1.0 / full(fast), 1.0 / full(slow));
+        let (quick, steady) = (self.fast[key as usize] * per_fast, self.slow[key as usize] * per_slow);
+        let rounds = if fast == 1.0 { horizon } else { horizon.min(1.0 / (1.0 - fast)) };
+        horizon * steady + burst * rounds * if quick > steady { quick - steady } else { 0.0 }
     }
 
     fn saved(&self, key: Key) -> f32 {
-        self.rate(key) * self.costs.miss[self.shape.layer_of(key)] as f32
+        self.uses(key) * self.costs.miss[self.shape.layer_of(key)] as f32
     }
 
     fn density(&self, key: Key) -> u32 {
         let miss = self.costs.miss[self.shape.layer_of(key)] as f32;
-        (self.rate(key) * (miss / self.cost(key) as f32)).to_bits()
+        (self.uses(key) * (miss / self.cost(key) as f32)).to_bits()
     }
 
     pub(crate) fn round(&mut self, accesses: &[Key], counts: bool) -> Vec<bool> {
@@ -299,7 +306,7 @@ impl Naive {
             Rule::Lfu { decay, every, remember, bypass } => self.lfu(missed, decay, every, remember, bypass),
             Rule::Adaptive { .. } => self.adapt(),
             Rule::S3Fifo => self.s3(missed),
-            Rule::Saving { fast, slow, horizon, copy, .. } => {
+            Rule::Saving { fast, slow, copy, .. } => {
                 let cost = |n: &Naive, k: Key| copy * n.costs.copy[n.shape.layer_of(k)] as f32;
                 let mut wanted = missed.to_vec();
                 wanted.sort_by_key(|&k| (u32::MAX - self.density(k), k));
@@ -307,7 +314,7 @@ impl Naive {
                     let leavers = self.leavers(key, |e| (u64::from(self.density(e.key)), 0));
                     let Some(leavers) = leavers.filter(|_| self.budget_left()) else { continue };
                     let lost: f32 = leavers.iter().map(|&k| self.saved(k)).sum();
-                    if horizon * (self.saved(key) - lost) > cost(self, key) {
+                    if self.saved(key) - lost > cost(self, key) {
                         self.insert(key, &leavers, false);
                     }
                 }
