@@ -16,6 +16,7 @@ mod flags;
 mod interrupt;
 mod load;
 mod output;
+mod recording;
 mod verbs;
 
 use std::process::ExitCode;

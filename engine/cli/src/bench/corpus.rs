@@ -39,12 +39,11 @@ impl Corpus {
         Ok(Corpus { name, tokens: tokenizer.encode(&text, Special::Parse), next: 0 })
     }
 
-    /// Fails unless there are `needed` tokens.
-    pub(crate) fn must_hold(&self, needed: usize) -> Result<()> {
+    /// Fails unless there are `needed` tokens; `remedies` name what makes do with fewer.
+    pub(crate) fn must_hold(&self, needed: usize, remedies: &str) -> Result<()> {
         if self.tokens.len() < needed {
             bail!(
-                "the corpus {} has {} and this measurement reads {} different ones; \
-                 fewer --repetitions, a smaller --skip, shorter --prompt-tokens or a longer --corpus is needed",
+                "the corpus {} has {} and {} different ones are to be read; {remedies} or a longer --corpus is needed",
                 self.name,
                 output::count(self.tokens.len(), "token"),
                 output::grouped(needed as u64)
@@ -88,9 +87,12 @@ mod tests {
         assert_eq!(corpus.take(5), [4, 5, 6, 7, 8]);
         assert_eq!(corpus.take(5), [9]);
         assert_eq!(corpus.take(1), [0u32; 0]);
-        assert!(corpus.must_hold(10).is_ok());
-        let e = corpus.must_hold(11).unwrap_err().to_string();
-        assert!(e.starts_with("the corpus c has 10 tokens and this measurement reads 11"), "{e}");
+        assert!(corpus.must_hold(10, "x").is_ok());
+        let e = corpus.must_hold(11, "fewer").unwrap_err().to_string();
+        assert_eq!(
+            e,
+            "the corpus c has 10 tokens and 11 different ones are to be read; fewer or a longer --corpus is needed"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! several; and no test asserts one.
 
 pub(crate) mod ab;
-mod corpus;
+pub(crate) mod corpus;
 mod disk;
 pub(crate) mod hardware;
 pub(crate) mod kernels;
@@ -19,7 +19,7 @@ pub(crate) mod model;
 mod report;
 mod silence;
 mod stats;
-mod values;
+pub(crate) mod values;
 mod weights;
 
 /// Bytes in a GB, and so on: powers of ten, as memory makers and disk makers count.

@@ -5,6 +5,7 @@ use super::report::{self, Measured, Series, Started, interval};
 use super::values;
 use crate::exit::Interrupted;
 use crate::output::{self, Table};
+use crate::recording::{self, Target};
 use crate::{builtin, flags, interrupt, load};
 use anyhow::{Result, bail};
 use clap::ArgMatches;
@@ -153,6 +154,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     let settings = flags::settings(matches, None)?;
     values::threads_fit(&settings)?;
     load::isa(&settings)?;
+    let target = Target::of(matches)?;
     let gguf = builtin::open_model(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
     let mut started = Started::begin(kind.name(), matches)?;
@@ -160,7 +162,8 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     // A text that is missing or too short is worth knowing before a large model is read.
     let mut corpus = Corpus::open(plan.corpus.as_deref(), &Tokenizer::from_metadata(gguf.meta())?)?;
     let turns = plan.skip.saturating_add(plan.warm_up + plan.repetitions);
-    corpus.must_hold(turns.saturating_mul(plan.round()))?;
+    let remedies = "fewer --repetitions, a smaller --skip, shorter --prompt-tokens";
+    corpus.must_hold(turns.saturating_mul(plan.round()), remedies)?;
     let (engine, load_seconds) = load::engine(&gguf, &settings, false)?;
     let trained = engine.model().config().context;
     if plan.longest() > trained {
@@ -177,6 +180,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
 
     let model = report::model(&gguf);
     started.say(&headline(&model, &engine))?;
+    let tracing = target.map(|target| target.record(&gguf, &engine, &settings)).transpose()?;
     // Otherwise the lines show how far it is.
     let bar = load::bar("measuring", "repetitions", !started.json);
     bar.set_length((plan.repetitions * plan.prompts.len()) as u64);
@@ -191,7 +195,15 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
         },
     );
     bar.finish_and_clear();
-    let samples = samples?;
+    let (samples, recorded) = match tracing {
+        Some(tracing) => {
+            let path = tracing.path().to_path_buf();
+            let (samples, recorded) = tracing.end(samples)?;
+            output::note(&format!("trace: {}", recording::summary(&path, &recorded)));
+            (samples, Some(recorded))
+        }
+        None => (samples?, None),
+    };
 
     let mut series = Vec::new();
     for &prompt in &plan.prompts {
@@ -202,7 +214,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     started.say(&report::peak())?;
     let results = series.iter().map(|(prompt, s)| s.with(details(*prompt, &samples))).collect::<Result<_>>()?;
     let settings = plan.settings(&engine, &settings, &corpus);
-    let more = json!({ "load_seconds": load_seconds });
+    let more = json!({ "load_seconds": load_seconds, "trace": recorded });
     started.finish(Measured { settings, model, results, more, csv: csv(kind, &samples) })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::bench::model::Kind;
 use crate::bench::{ab, hardware, kernels, memory, model};
-use crate::flags;
+use crate::{flags, recording};
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::path::PathBuf;
@@ -213,7 +213,8 @@ fn model_command(name: &'static str, lengths: impl IntoIterator<Item = Arg>) -> 
         .arg(value("repetitions", "N", "7", "Repetitions that count, each with another text"))
         .arg(value("warm-up", "N", "1", "Repetitions before them that do not"))
         .arg(corpus)
-        .arg(value("skip", "N", "0", "Pass over the text of so many repetitions first"));
+        .arg(value("skip", "N", "0", "Pass over the text of so many repetitions first"))
+        .args(recording::args());
     flags::add(command, Verb::Bench)
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod pack;
 pub(crate) mod run;
+pub(crate) mod trace;
 
 use anyhow::Result;
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -26,6 +27,7 @@ pub(crate) const ALL: &[Verb] = &[
     Verb { name: "inspect", command: inspect::command, run: inspect::run },
     Verb { name: "check", command: check::command, run: check::run },
     Verb { name: "bench", command: bench::command, run: bench::run },
+    Verb { name: "trace", command: trace::command, run: trace::run },
     Verb { name: "pack", command: pack::command, run: pack::run },
     Verb { name: "config", command: config::command, run: config::run },
 ];

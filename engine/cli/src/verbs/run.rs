@@ -7,6 +7,7 @@ mod talk;
 use crate::builtin;
 use crate::exit::Interrupted;
 use crate::output::note;
+use crate::recording::{self, Target};
 use crate::{flags, interrupt, load};
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
@@ -65,6 +66,7 @@ pub(crate) fn command() -> Command {
                 .conflicts_with("raw")
                 .help("Go on in the conversation that was kept last; needs --park"),
         )
+        .args(recording::args())
         .after_help(format!("{}\n\n{EXAMPLES}", flags::SETTINGS_HELP));
     flags::add(command, Verb::Run)
 }
@@ -99,6 +101,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         let message = "--resume needs --park, the folder of the conversations\n";
         return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
     }
+    let target = Target::of(matches)?;
     let gguf = builtin::open_model(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
     settings.said_of_results().filter(|_| !options.quiet).iter().for_each(|line| note(line));
@@ -122,6 +125,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     } else {
         CheckpointParams { every: c.checkpoint_every, count: c.checkpoints, bytes: c.checkpoint_ram << 20 }
     };
+    let tracing = target.map(|target| target.record(&gguf, &engine, &settings)).transpose()?;
     let session = engine.session(context, settings.engine.prefill_chunk);
     let session = session.with_checkpoints(checkpoints).with_speculation(load::speculation(&settings));
     let mut on = match &prompt {
@@ -131,13 +135,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
             On::Chat(Box::new(Kept::new(&gguf, chat, &settings, options.resume, options.quiet)?))
         }
     };
-    match prompt {
+    let outcome = match prompt {
         None => match on {
             On::Chat(kept) => talk::talk(*kept, &params, options.quiet),
             On::Raw(_) => Ok(()),
         },
-        Some(text) => {
-            let answer = answer(&engine, &mut on, &params, &options, &text)?;
+        Some(text) => answer(&engine, &mut on, &params, &options, &text).and_then(|answer| {
             let facts = show::Facts { model: engine.name(), threads: engine.model().ops().threads(), context };
             if options.json {
                 show::json(&answer, &params, &facts, load_seconds)?;
@@ -149,8 +152,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
             }
             // A cancelled answer is shown as far as it came, and the exit code says that it is not whole.
             if answer.finish == Finish::Cancelled { Err(Interrupted.into()) } else { Ok(()) }
+        }),
+    };
+    // However it ended: what happened is what is recorded.
+    if let Some(tracing) = tracing {
+        let path = tracing.path().to_path_buf();
+        let recorded = tracing.finish()?;
+        if !options.quiet {
+            note(&format!("trace: {}", recording::summary(&path, &recorded)));
         }
     }
+    outcome
 }
 
 /// What a prompt is put to.

@@ -6,7 +6,7 @@ use std::path::Path;
 #[test]
 fn help_texts_are_as_committed() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let verbs: [(&str, &[&str]); 16] = [
+    let verbs: [(&str, &[&str]); 21] = [
         ("strata", &[]),
         ("run", &["run"]),
         ("list", &["list"]),
@@ -19,6 +19,11 @@ fn help_texts_are_as_committed() {
         ("bench-decode", &["bench", "decode"]),
         ("bench-prefill", &["bench", "prefill"]),
         ("bench-ab", &["bench", "ab"]),
+        ("trace", &["trace"]),
+        ("trace-record", &["trace", "record"]),
+        ("trace-info", &["trace", "info"]),
+        ("trace-csv", &["trace", "csv"]),
+        ("trace-jsonl", &["trace", "jsonl"]),
         ("pack", &["pack"]),
         ("pack-mtp", &["pack", "mtp"]),
         ("config", &["config"]),

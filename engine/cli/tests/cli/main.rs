@@ -11,4 +11,5 @@ mod inspect;
 mod list;
 mod pack;
 mod run;
+mod trace;
 mod usage;

@@ -1,0 +1,148 @@
+//! Recording what the engine does: the flags, the file, and what the trace says of the settings.
+
+use crate::output;
+use anyhow::{Result, bail};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use strata_config::Settings;
+use strata_config::registry::{ISA, THREADS};
+use strata_gguf::{Gguf, show_path};
+use strata_model::CpuOps;
+use strata_runtime::{About, Engine, Recorded, Recording};
+use strata_trace::{KnobValue, PartFile};
+
+/// `--trace FILE`, and `--force` for it.
+pub(crate) fn args() -> [Arg; 2] {
+    let file = Arg::new("trace").long("trace").value_name("FILE").value_parser(value_parser!(PathBuf));
+    [
+        file.help("Record which experts every token uses, and how long each part of a round takes"),
+        force().requires("trace").help("Replace the file of --trace if there is one"),
+    ]
+}
+
+/// `--force`
+pub(crate) fn force() -> Arg {
+    Arg::new("force").long("force").action(ArgAction::SetTrue).help("Replace the file if there is one")
+}
+
+/// A file that is to be written, and may be.
+pub(crate) struct Target {
+    path: PathBuf,
+    replace: bool,
+}
+
+impl Target {
+    /// The file of `--trace`, if that was given.
+    pub(crate) fn of(matches: &ArgMatches) -> Result<Option<Target>> {
+        let path = matches.get_one::<PathBuf>("trace");
+        path.map(|path| Target::new(path, matches.get_flag("force"))).transpose()
+    }
+
+    /// # Errors
+    /// There is such a file, or one of a writing that was broken off, and it may not be replaced; or no folder for it. It
+    /// is worth knowing before a large model is read.
+    pub(crate) fn new(path: &Path, replace: bool) -> Result<Target> {
+        let part = PartFile::part_of(path);
+        if !replace && let Some(there) = [path, &part].into_iter().find(|p| p.symlink_metadata().is_ok()) {
+            bail!("{} exists already; --force replaces it", show_path(there));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            bail!("{} is no folder to write {} into", show_path(folder), show_path(path));
+        }
+        Ok(Target { path: path.into(), replace })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins the file.
+    pub(crate) fn create(&self) -> Result<PartFile> {
+        Ok(PartFile::create(&self.path, self.replace)?)
+    }
+
+    /// Records what the engine does from now on.
+    pub(crate) fn record<'e>(
+        &self,
+        gguf: &Gguf,
+        engine: &'e Engine<CpuOps>,
+        settings: &Settings,
+    ) -> Result<Tracing<'e>> {
+        let program = concat!("strata ", env!("CARGO_PKG_VERSION"));
+        let about = About::of(gguf, engine, program, knobs(engine, settings))?;
+        let file = self.create()?;
+        let (recorder, recording) = Recording::start(file, about, settings.engine.prefill_chunk)?;
+        engine.record(recorder);
+        Ok(Tracing { engine, recording, path: self.path.clone() })
+    }
+}
+
+/// A recording that goes on.
+pub(crate) struct Tracing<'e> {
+    engine: &'e Engine<CpuOps>,
+    recording: Recording<PartFile>,
+    path: PathBuf,
+}
+
+impl Tracing<'_> {
+    /// Ends the trace and gives it its name. Says what is missing in it.
+    pub(crate) fn finish(self) -> Result<Recorded> {
+        self.engine.stop_recording();
+        let (file, recorded) = self.recording.finish()?;
+        file.finish()?;
+        if let Some(warning) = recorded.warning() {
+            output::note(&format!("warning: {}: {warning}", show_path(&self.path)));
+        }
+        Ok(recorded)
+    }
+
+    /// Ends the trace if the work is done; if not, leaves what was recorded under the other name, and says so.
+    pub(crate) fn end<T>(self, outcome: Result<T>) -> Result<(T, Recorded)> {
+        let done = match outcome {
+            Ok(done) => done,
+            Err(e) => {
+                self.engine.stop_recording();
+                let Tracing { recording, path, .. } = self;
+                drop(recording);
+                output::note(&format!("note: what was recorded is in {}", show_path(&PartFile::part_of(&path))));
+                return Err(e);
+            }
+        };
+        Ok((done, self.finish()?))
+    }
+
+    /// Its file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What was recorded, in a line.
+pub(crate) fn summary(path: &Path, recorded: &Recorded) -> String {
+    format!(
+        "{}: {}, {}, {}",
+        show_path(path),
+        output::count(recorded.rounds as usize, "round"),
+        output::count(recorded.tokens as usize, "token"),
+        output::bytes(recorded.bytes)
+    )
+}
+
+/// The settings with where they came from; what the program found out itself in place of `auto`.
+fn knobs(engine: &Engine<CpuOps>, settings: &Settings) -> BTreeMap<String, KnobValue> {
+    let ops = engine.model().ops();
+    let mut knobs = BTreeMap::new();
+    for (knob, found) in settings.iter() {
+        let Some((value, origin)) = found else { continue };
+        let value = match knob.key {
+            key if key == THREADS.key => ops.threads().to_string(),
+            key if key == ISA.key => ops.cpu().isa().name().to_owned(),
+            _ => value.to_string(),
+        };
+        knobs.insert(knob.key.to_owned(), KnobValue { value, origin: origin.to_string() });
+    }
+    knobs
+}
