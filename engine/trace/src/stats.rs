@@ -9,7 +9,7 @@
 mod sequence;
 mod skew;
 
-pub use sequence::{Distances, Ranking, Sequence};
+pub use sequence::{Distances, Parts, Ranking, Sequence};
 
 use crate::trace::Trace;
 

@@ -104,14 +104,15 @@ fn a_layer_of_which_all_experts_are_used_is_no_special_case() {
 
 #[test]
 fn what_cannot_be_is_refused_with_its_field() {
-    let refused = |change: &dyn Fn(&mut SynthParams)| {
+    type Change<'a> = &'a dyn Fn(&mut SynthParams);
+    let refused = |change: Change<'_>| {
         let mut params = small();
         change(&mut params);
         let checked = params.check().unwrap_err().to_string();
         assert_eq!(params.generate().unwrap_err().to_string(), checked);
         checked
     };
-    let cases: &[(&dyn Fn(&mut SynthParams), &str)] = &[
+    let cases: &[(Change<'_>, &str)] = &[
         (&|p| p.used = 513, "synthetic trace: used: found 513, expected a whole number from 1 to 512"),
         (&|p| p.used = 0, "synthetic trace: used: found 0, expected a whole number from 1 to 512"),
         (&|p| p.layers = 0, "synthetic trace: layers: found 0, expected a whole number from 1 to 65535"),

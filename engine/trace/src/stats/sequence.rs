@@ -5,6 +5,9 @@ use crate::round::Phase;
 use crate::trace::Trace;
 use std::ops::Range;
 
+/// Parts of a [`Sequence`]: ranges of its tokens.
+pub type Parts = Vec<Range<usize>>;
+
 /// The tokens of a trace that were kept, request by request.
 #[derive(Debug, Clone)]
 pub struct Sequence<'a> {
@@ -73,10 +76,11 @@ impl<'a> Sequence<'a> {
 
     /// The requests in two halves, every other one in each; of a single request the tokens' halves. Parts of
     /// [`Sequence::ranking`] and [`Sequence::hits`]. `None` with fewer than two tokens.
-    pub fn halves(&self) -> Option<(Vec<Range<usize>>, Vec<Range<usize>>)> {
+    pub fn halves(&self) -> Option<(Parts, Parts)> {
         if let [only] = self.requests.as_slice() {
             let middle = only.start + only.len() / 2;
-            return (only.len() > 1).then(|| (vec![only.start..middle], vec![middle..only.end]));
+            let part = |range| std::iter::once(range).collect();
+            return (only.len() > 1).then(|| (part(only.start..middle), part(middle..only.end)));
         }
         let every = |first: usize| self.requests.iter().skip(first).step_by(2).cloned().collect();
         (!self.requests.is_empty()).then(|| (every(0), every(1)))

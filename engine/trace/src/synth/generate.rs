@@ -52,7 +52,8 @@ pub(super) fn generate(params: &SynthParams) -> Result<Trace, TraceError> {
             while committed < rows && generator.random.chance(keep) {
                 committed += 1;
             }
-            (ids.clear(), gates.clear());
+            ids.clear();
+            gates.clear();
             let mut now = topic;
             for row in 0..rows {
                 if (position, row) != (0, 0) && generator.random.chance(change) {
