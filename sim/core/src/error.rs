@@ -21,6 +21,9 @@ pub enum SimError {
         /// Its reason.
         source: std::io::Error,
     },
+    /// A hardware profile or a setting cannot be used.
+    #[error(transparent)]
+    Config(#[from] strata_config::ConfigError),
     /// A trace cannot be used.
     #[error(transparent)]
     Trace(#[from] strata_trace::TraceError),

@@ -1,12 +1,21 @@
 //! What is published: machines, model files, and the reference machine's tables.
 //!
-//! The files lie in `sim/core/data`, each number with its source. An experiment names a machine or a model by its name
-//! here, or brings a file of its own in the same form.
+//! The files lie in `sim/core/data` and `results/hardware`, each number with its source. An experiment names a machine or
+//! a model by its name here, or brings a file of its own in the same form.
 
 use crate::check::invalid;
 use crate::cost::{Machine, ModelShape, WeightKind};
 use crate::error::SimError;
+use strata_config::HardwareProfile;
 
+/// Machines with a profile, by the names that experiments use.
+const PROFILES: &[(&str, &str)] = &[
+    ("rtx5070", include_str!("../../../results/hardware/rtx-5070-ryzen-7600.toml")),
+    ("rtx4090", include_str!("../../../results/hardware/rtx-4090.toml")),
+    ("rtx5090", include_str!("../../../results/hardware/rtx-5090.toml")),
+    ("m3-ultra", include_str!("../../../results/hardware/m3-ultra.toml")),
+    ("h200-12gb", include_str!("../../../results/hardware/h200-capped.toml")),
+];
 const MACHINES: &str = include_str!("../data/machines.toml");
 const MODELS: &str = include_str!("../data/models.toml");
 const PUBLISHED: &str = include_str!("../data/published.csv");
@@ -40,12 +49,20 @@ struct Shape {
 struct Model {
     name: String,
     experts: usize,
-    expert_bytes: f64,
+    expert_bytes: ExpertBytes,
     dense_bytes: f64,
     head_bytes: f64,
     #[serde(default)]
     extra_bytes: f64,
     kind: WeightKind,
+}
+
+/// One size for all layers, or one for each.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum ExpertBytes {
+    All(f64),
+    ByLayer(Vec<f64>),
 }
 
 /// Parses TOML; a failure names the file, and the parser says line and field.
@@ -65,12 +82,25 @@ pub fn machines_of(place: &str, text: &str) -> Result<Vec<Machine>, SimError> {
     Ok(file.machine)
 }
 
-/// The published machines.
+/// The machine of a hardware profile's text; `place` names the file in errors.
 ///
 /// # Errors
-/// The built-in file is damaged.
+/// It is no profile, or not one of a machine with a card.
+pub fn machine_of_profile(place: &str, text: &str) -> Result<Machine, SimError> {
+    Machine::from_profile(&HardwareProfile::from_toml(place, text)?)
+}
+
+/// The machines that are described: first those with a profile.
+///
+/// # Errors
+/// A built-in file is damaged.
 pub fn machines() -> Result<Vec<Machine>, SimError> {
-    machines_of("machines.toml", MACHINES)
+    let mut all = Vec::new();
+    for (name, text) in PROFILES {
+        all.push(Machine { name: (*name).to_owned(), ..machine_of_profile(name, text)? });
+    }
+    all.extend(machines_of("machines.toml", MACHINES)?);
+    Ok(all)
 }
 
 /// The published model files.
@@ -87,21 +117,36 @@ pub fn models() -> Result<Vec<ModelShape>, SimError> {
 /// It is no such file, or a number cannot be.
 pub fn models_of(place: &str, text: &str) -> Result<Vec<ModelShape>, SimError> {
     let ModelFile { shape, model } = parse(place, text)?;
-    let shapes = model.into_iter().map(|m| ModelShape {
-        name: m.name,
-        experts: m.experts,
-        used: shape.used,
-        attention_layers: shape.attention_layers,
-        expert_weights: shape.expert_weights,
-        expert_bytes: vec![m.expert_bytes; shape.layers],
-        dense_weights: shape.dense_weights,
-        dense_bytes: m.dense_bytes,
-        head_bytes: m.head_bytes,
-        draft_bytes: shape.draft_bytes,
-        extra_bytes: m.extra_bytes,
-        kind: m.kind,
+    let shapes = model.into_iter().map(|m| {
+        let expert_bytes = match m.expert_bytes {
+            ExpertBytes::All(bytes) => vec![bytes; shape.layers],
+            ExpertBytes::ByLayer(bytes) if bytes.len() == shape.layers => bytes,
+            ExpertBytes::ByLayer(bytes) => {
+                let field = format!("{place}, model {}, field expert_bytes", m.name);
+                return Err(invalid(
+                    field,
+                    format!("{} sizes", bytes.len()),
+                    format!("one for each of {} layers", shape.layers),
+                ));
+            }
+        };
+        let model = ModelShape {
+            name: m.name,
+            experts: m.experts,
+            used: shape.used,
+            attention_layers: shape.attention_layers,
+            expert_weights: shape.expert_weights,
+            expert_bytes,
+            dense_weights: shape.dense_weights,
+            dense_bytes: m.dense_bytes,
+            head_bytes: m.head_bytes,
+            draft_bytes: shape.draft_bytes,
+            extra_bytes: m.extra_bytes,
+            kind: m.kind,
+        };
+        model.check().map(|()| model)
     });
-    shapes.map(|m| m.check().map(|()| m)).collect()
+    shapes.collect()
 }
 
 /// The one of this name, or a sentence that lists the names.

@@ -1,7 +1,9 @@
 //! The time of one layer, by branch.
 
+use super::split::nanos;
 use super::{Constants, LayerCounts, Machine, ModelShape, Split};
 use crate::error::SimError;
+use strata_policy::split::BranchTimes;
 
 /// What may run at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,22 +82,37 @@ pub fn layer_time(
         hits: counts.hits * expert_bytes / vram,
         ..LayerTime::default()
     };
+    let link = machine.link_gb_s * 1e9;
+    let bandwidth = expert_bytes / (machine.cpu_gb_s * 1e9);
+    let weight = constants.weight_ns(model.kind) * 1e-9 / (machine.workers * machine.balance);
+    let expert = bandwidth.max(model.expert_weights * weight);
+    let wake = machine.wake_us.unwrap_or(constants.wake_us) * 1e-6;
     let with = |copied: f64| {
         let on_cpu = counts.misses - copied;
         let (copied_bytes, cpu_bytes) = (copied * expert_bytes, on_cpu * expert_bytes);
-        let cpu = if on_cpu > 0.0 {
-            let weight = constants.weight_ns(model.kind) * 1e-9 / (machine.workers * machine.balance);
-            let compute = on_cpu * model.expert_weights * weight;
-            constants.wake_us * 1e-6 + compute.max(cpu_bytes / (machine.cpu_gb_s * 1e9))
-        } else {
-            0.0
-        };
-        let copy = copied_bytes / (machine.link_gb_s * 1e9) + copied_bytes / vram;
+        let cpu = if on_cpu > 0.0 { wake + on_cpu * expert } else { 0.0 };
+        let copy = copied_bytes / link + copied_bytes / vram;
         let dram = (copied_bytes + cpu_bytes) / (machine.dram_gb_s * 1e9);
         composed(LayerTime { copy, cpu, dram, copied, on_cpu, copied_bytes, cpu_bytes, ..before }, composition)
     };
-    let copied = split.copied(counts.misses, machine.link_gb_s, machine.cpu_gb_s, |copied| with(copied).total)?;
-    Ok(with(copied))
+    let resident = nanos(before.hits);
+    let times = BranchTimes {
+        resident,
+        cpu_start: nanos(wake),
+        cpu: nanos(if split == Split::Bandwidth { bandwidth } else { expert }),
+        ..match composition.1 {
+            Copies::InTurn => BranchTimes {
+                copy_start: resident,
+                copy: nanos(expert_bytes / link),
+                gpu: nanos(expert_bytes / vram),
+                ..BranchTimes::default()
+            },
+            Copies::Beside => {
+                BranchTimes { copy: nanos(expert_bytes / link + expert_bytes / vram), ..BranchTimes::default() }
+            }
+        }
+    };
+    Ok(with(split.copied(counts.misses, &times)?))
 }
 
 /// Fills in `total` and `wait_gpu`.

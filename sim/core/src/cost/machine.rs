@@ -1,6 +1,6 @@
 //! A machine, as far as the cost model sees it.
 
-use crate::check::{efficiency, invalid, positive};
+use crate::check::{efficiency, invalid, not_negative, positive};
 use crate::error::SimError;
 use std::collections::BTreeMap;
 
@@ -28,6 +28,10 @@ pub struct Machine {
     /// alike and the work is cut evenly.
     #[serde(default = "one")]
     pub balance: f64,
+    /// Microseconds of each layer in which the CPU has any expert, if it is known for this machine; else
+    /// [`Constants::wake_us`](super::Constants::wake_us).
+    #[serde(default)]
+    pub wake_us: Option<f64>,
     /// Where each number comes from, by field.
     #[serde(default)]
     pub sources: BTreeMap<String, String>,
@@ -55,6 +59,7 @@ impl Machine {
             positive(&self.place(field), value)?;
         }
         efficiency(&self.place("balance"), self.balance)?;
+        not_negative(&self.place("wake_us"), self.wake_us.unwrap_or(0.0))?;
         if self.dram_gb_s < self.cpu_gb_s {
             let expected = format!("at least its cpu_gb_s, {}", self.cpu_gb_s);
             return Err(invalid(self.place("dram_gb_s"), self.dram_gb_s, expected));

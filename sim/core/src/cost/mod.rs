@@ -19,6 +19,7 @@
 mod acceptance;
 mod constants;
 pub mod counts;
+mod from_profile;
 mod groups;
 mod kv;
 mod layer;

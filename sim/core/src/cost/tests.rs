@@ -1,6 +1,7 @@
 use super::counts::{HIT_POWER, Unions, expected, hit_rate, spread};
 use super::*;
 use proptest::prelude::*;
+use strata_policy::split::BranchTimes;
 
 /// Round numbers: an expert of 1 MB takes 1 ms on the CPU (1 GB/s), 0.5 ms over the link, 0.01 ms of VRAM.
 fn machine() -> Machine {
@@ -14,6 +15,7 @@ fn machine() -> Machine {
         dram_gb_s: 100.0,
         workers: 4.0,
         balance: 1.0,
+        wake_us: None,
         sources: Default::default(),
     }
 }
@@ -69,7 +71,7 @@ const TURN: Copies = Copies::InTurn;
 fn a_layer_is_what_a_pencil_makes_of_it() {
     let c = nothing_besides();
     // Dense 0.01 ms, hits 3 x 0.01, two copies 2 x (0.5 + 0.01), two on the CPU 2 x 1.
-    let t = one_layer(Split::Fraction(0.5), (Composition::Barrier, TURN), 3.0, 4.0, &c);
+    let t = one_layer(Split::Fixed(0.5), (Composition::Barrier, TURN), 3.0, 4.0, &c);
     near(t.dense, 0.01e-3);
     near(t.hits, 0.03e-3);
     near(t.copy, 1.02e-3);
@@ -78,39 +80,39 @@ fn a_layer_is_what_a_pencil_makes_of_it() {
     near(t.wait_gpu, 0.01e-3);
     near(t.copied_bytes, 2e6);
     near(t.cpu_bytes, 2e6);
-    let serial = one_layer(Split::Fraction(0.5), (Composition::Serial, TURN), 3.0, 4.0, &c);
+    let serial = one_layer(Split::Fixed(0.5), (Composition::Serial, TURN), 3.0, 4.0, &c);
     near(serial.total, 3.06e-3);
-    let overlapped = one_layer(Split::Fraction(0.5), (Composition::Overlapped, TURN), 3.0, 4.0, &c);
+    let overlapped = one_layer(Split::Fixed(0.5), (Composition::Overlapped, TURN), 3.0, 4.0, &c);
     near(overlapped.total, 2e-3);
 }
 
 #[test]
 fn waiting_holds_what_the_gpus_experts_take_longer() {
     let c = nothing_besides();
-    let t = one_layer(Split::Fraction(1.0), (Composition::Barrier, TURN), 3.0, 4.0, &c);
+    let t = one_layer(Split::Fixed(1.0), (Composition::Barrier, TURN), 3.0, 4.0, &c);
     // All copied: 0.03 + 4 x 0.51 behind 0.01, and no CPU.
     near(t.cpu, 0.0);
     near(t.wait_gpu, 2.08e-3);
     near(t.total, 2.08e-3);
-    let beside = one_layer(Split::Fraction(1.0), (Composition::Barrier, Copies::Beside), 3.0, 4.0, &c);
+    let beside = one_layer(Split::Fixed(1.0), (Composition::Barrier, Copies::Beside), 3.0, 4.0, &c);
     near(beside.total, 2.05e-3);
 }
 
 #[test]
 fn each_constant_adds_its_own_time() {
-    let plain = one_layer(Split::Fraction(0.0), (Composition::Barrier, TURN), 0.0, 2.0, &nothing_besides());
+    let plain = one_layer(Split::Fixed(0.0), (Composition::Barrier, TURN), 0.0, 2.0, &nothing_besides());
     near(plain.cpu, 2e-3);
     let c = Constants { wake_us: 50.0, node_us: 2.0, nodes_per_layer: 10.0, sync_us: 5.0, ..nothing_besides() };
-    let t = one_layer(Split::Fraction(0.0), (Composition::Barrier, TURN), 0.0, 2.0, &c);
+    let t = one_layer(Split::Fixed(0.0), (Composition::Barrier, TURN), 0.0, 2.0, &c);
     near(t.cpu, 2.05e-3);
     near(t.nodes, 20e-6);
     near(t.sync, 5e-6);
     // 2 million weights at 8 ns over 4 workers are 4 ms, more than the 2 ms of their bytes.
     let c = Constants { plain_ns: 8.0, ..nothing_besides() };
-    near(one_layer(Split::Fraction(0.0), (Composition::Barrier, TURN), 0.0, 2.0, &c).cpu, 4e-3);
+    near(one_layer(Split::Fixed(0.0), (Composition::Barrier, TURN), 0.0, 2.0, &c).cpu, 4e-3);
     // No CPU expert, no waking.
     let c = Constants { wake_us: 50.0, ..nothing_besides() };
-    near(one_layer(Split::Fraction(0.0), (Composition::Barrier, TURN), 2.0, 0.0, &c).cpu, 0.0);
+    near(one_layer(Split::Fixed(0.0), (Composition::Barrier, TURN), 2.0, 0.0, &c).cpu, 0.0);
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn cpu_and_copies_share_main_memory() {
     let counts = LayerCounts { hits: 0.0, misses: 4.0, entries: 4.0 };
     let c = nothing_besides();
     let order = (Composition::Barrier, TURN);
-    let t = layer_time(&narrow, &model(), &c, Split::Fraction(0.5), order, 1.0, (0.0, 0.0), 1e6, counts).unwrap();
+    let t = layer_time(&narrow, &model(), &c, Split::Fixed(0.5), order, 1.0, (0.0, 0.0), 1e6, counts).unwrap();
     // 4 MB at 1 GB/s, though the CPU alone would be done after 2 ms.
     near(t.dram, 4e-3);
     near(t.total, 4e-3);
@@ -131,7 +133,7 @@ fn a_slow_worker_ends_the_phase() {
     let counts = LayerCounts { hits: 0.0, misses: 1.0, entries: 1.0 };
     let c = Constants { plain_ns: 8.0, ..nothing_besides() };
     let order = (Composition::Barrier, TURN);
-    let t = layer_time(&uneven, &model(), &c, Split::Fraction(0.0), order, 1.0, (0.0, 0.0), 1e6, counts).unwrap();
+    let t = layer_time(&uneven, &model(), &c, Split::Fixed(0.0), order, 1.0, (0.0, 0.0), 1e6, counts).unwrap();
     near(t.cpu, 4e-3);
 }
 
@@ -148,7 +150,7 @@ fn a_round_adds_what_surrounds_the_layers() {
     let layers = [LayerCounts { hits: 1.0, misses: 1.0, entries: 2.0 }; 2];
     let window = Window { rows: 2.0, drafts: 3.0, context: 100.0, kv: KvType::Int8, layers: &layers };
     let order = (Composition::Barrier, TURN);
-    let t = round_time(&machine(), &model(), &c, Split::Fraction(0.0), order, window).unwrap();
+    let t = round_time(&machine(), &model(), &c, Split::Fixed(0.0), order, window).unwrap();
     // One attention layer reads 100 x (128 + 1,056) bytes and selects for 1 us; the head is 1 MB of the dense 3 MB.
     near(t.dense, 0.02e-3 + 118_400.0 / 100e9 + 1e-6);
     near(t.head, 0.01e-3);
@@ -160,15 +162,17 @@ fn a_round_adds_what_surrounds_the_layers() {
 
 #[test]
 fn a_share_is_rounded_down_to_whole_experts() {
-    let copied = |split: Split, misses: f64| split.copied(misses, 1.0, 2.0, |m| (m - 3.2).abs()).unwrap();
-    assert_eq!(copied(Split::Fraction(0.55), 1.0), 0.0);
-    assert_eq!(copied(Split::Fraction(0.55), 2.0), 1.0);
+    // A copy takes twice as long as an expert on the CPU.
+    let times = BranchTimes { copy: 2, cpu: 1, ..BranchTimes::default() };
+    let copied = |split: Split, misses: f64| split.copied(misses, &times).unwrap();
+    assert_eq!(copied(Split::Fixed(0.55), 1.0), 0.0);
+    assert_eq!(copied(Split::Fixed(0.55), 2.0), 1.0);
     // 0.2 is 51 of 256: five misses give 0.996 of one.
-    assert_eq!(copied(Split::Fraction(0.2), 5.0), 0.0);
-    assert_eq!(copied(Split::Fraction(0.2), 6.0), 1.0);
-    assert_eq!(copied(Split::Fraction(1.0), 40.0), STAGING_EXPERTS);
+    assert_eq!(copied(Split::Fixed(0.2), 5.0), 0.0);
+    assert_eq!(copied(Split::Fixed(0.2), 6.0), 1.0);
+    assert_eq!(copied(Split::Fixed(1.0), 40.0), STAGING_EXPERTS);
     assert_eq!(copied(Split::Bandwidth, 9.0), 3.0);
-    assert_eq!(copied(Split::Time, 9.0), 3.0);
+    assert_eq!(copied(Split::Measured, 9.0), 3.0);
     assert_eq!(copied(Split::Count(0.5), 9.0), 0.5);
     assert_eq!(copied(Split::Count(12.0), 9.0), 9.0);
 }
@@ -270,7 +274,7 @@ fn two_groups_of_one_row_are_one_group() {
     let layers = [LayerCounts { hits: 2.0, misses: 2.0, entries: 4.0 }; 2];
     let window = Window { rows: 1.0, drafts: 0.0, context: 0.0, kv: KvType::Int8, layers: &layers };
     let c = Constants::default();
-    let split = Split::Fraction(0.0);
+    let split = Split::Fixed(0.0);
     let one = round_time(&machine(), &model(), &c, split, (Composition::Barrier, TURN), window).unwrap();
     let two = two_groups(&machine(), &model(), &c, split, 0.5, Unions::default(), window).unwrap();
     assert_eq!(one, two);
@@ -286,7 +290,7 @@ fn numbers_that_cannot_be_are_refused_by_name() {
     let window = Window { rows: 1.0, drafts: 0.0, context: 0.0, kv: KvType::Int8, layers: &layers };
     let order = (Composition::Barrier, TURN);
     let round = |machine: Machine, model: ModelShape, c: Constants, window: Window| {
-        round_time(&machine, &model, &c, Split::Fraction(0.5), order, window).unwrap_err().to_string()
+        round_time(&machine, &model, &c, Split::Fixed(0.5), order, window).unwrap_err().to_string()
     };
     let c = Constants::default;
     for (error, said) in [
@@ -310,7 +314,7 @@ fn numbers_that_cannot_be_are_refused_by_name() {
     assert!(hit_rate(50.0, 40.0, HIT_POWER).unwrap_err().to_string().contains("at most the 40 pairs"));
     assert!(expected(2, 20, 4, 1.0, 1.2, Unions::default()).unwrap_err().to_string().contains("hit rate: found 1.2"));
     assert!(Acceptance::constant(0.5, -0.1).unwrap_err().to_string().contains("accepted, draft 1: found -0.1"));
-    assert!(Split::of("half", 0.5).unwrap_err().to_string().contains("fraction, bandwidth or time"));
+    assert!(Split::of("half", 0.5).unwrap_err().to_string().contains("fixed, bandwidth or measured"));
 }
 
 fn order() -> impl Strategy<Value = (Composition, Copies)> {
@@ -319,8 +323,11 @@ fn order() -> impl Strategy<Value = (Composition, Copies)> {
 }
 
 fn any_split() -> impl Strategy<Value = Split> {
-    prop_oneof![(0.0..=1.0f64).prop_map(Split::Fraction), Just(Split::Bandwidth), Just(Split::Time)]
+    prop_oneof![(0.0..=1.0f64).prop_map(Split::Fixed), Just(Split::Bandwidth), Just(Split::Measured)]
 }
+
+/// What rounding to whole ones may cost: the engine's rules reckon in them.
+const NANOSECONDS: f64 = 50e-9;
 
 proptest! {
     #[test]
@@ -329,10 +336,11 @@ proptest! {
     ) {
         let c = Constants { plain_ns, ..Constants::default() };
         let time = |misses: u32| one_layer(split, order, f64::from(hits), f64::from(misses), &c).total;
-        // A rounded share may move an expert to the branch with slack, so only the same rule's own best is monotone
-        // without condition; for the others one whole expert of either branch bounds the step back.
+        // A rule may move an expert to the branch with slack, and it knows the layer as the engine composes it, so
+        // elsewhere one whole expert of either branch bounds the step back.
         let step = match split {
-            Split::Time | Split::Fraction(_) => 0.0,
+            Split::Fixed(_) => 0.0,
+            Split::Measured if order.0 == Composition::Barrier => NANOSECONDS,
             _ => 1e6 / 1e9 + 10e-3,
         };
         prop_assert!(time(misses + 1) >= time(misses) - step - 1e-15);
@@ -366,18 +374,38 @@ proptest! {
             let layers = expected(2, 20, 4, f64::from(rows), hits, Unions::default()).unwrap();
             let window = Window { rows: f64::from(rows), drafts: 0.0, context: 0.0, kv: KvType::Int8, layers: &layers };
             let order = (Composition::Serial, Copies::InTurn);
-            round_time(&machine(), &model(), &Constants::default(), Split::Fraction(0.0), order, window).unwrap().total
+            round_time(&machine(), &model(), &Constants::default(), Split::Fixed(0.0), order, window).unwrap().total
         };
         prop_assert!(time(low + (1.0 - low) * more) <= time(low) + 1e-12);
     }
 
     #[test]
-    fn the_best_split_by_time_is_the_best(order in order(), hits in 0u32..20, misses in 0u32..30, f in 0.0..=1.0f64) {
-        let c = Constants::default();
+    fn the_engines_rule_finds_the_shortest_layer_of_the_model(
+        copies in 0usize..2, hits in 0u32..20, misses in 0u32..30, plain_ns in 0.0..10.0f64, wake_us in 0.0..900.0f64,
+    ) {
+        let c = Constants { plain_ns, wake_us, ..Constants::default() };
+        let order = (Composition::Barrier, [Copies::InTurn, Copies::Beside][copies]);
         let time = |split| one_layer(split, order, f64::from(hits), f64::from(misses), &c).total;
-        let best = time(Split::Time);
-        prop_assert!(best <= time(Split::Fraction(f)) + 1e-15);
-        prop_assert!(best <= time(Split::Bandwidth) + 1e-15);
+        let best = time(Split::Measured);
+        for copied in 0..=misses.min(16) {
+            prop_assert!(best <= time(Split::Count(f64::from(copied))) + NANOSECONDS);
+        }
+    }
+
+    #[test]
+    fn a_fixed_share_is_the_published_formula(share in 0u32..=256, misses in 0u32..70) {
+        let share = f64::from(share) / 256.0;
+        let formula = (f64::from(misses) * share).floor().min(STAGING_EXPERTS);
+        prop_assert_eq!(Split::Fixed(share).copied(f64::from(misses), &BranchTimes::default()).unwrap(), formula);
+    }
+
+    #[test]
+    fn bandwidths_alone_give_their_share_to_half_an_expert(link in 1u64..50, cpu in 1u64..50, misses in 0u32..16) {
+        // Times of an expert are the inverse of bandwidths.
+        let times = BranchTimes { copy: 1_000_000 / link, cpu: 1_000_000 / cpu, ..BranchTimes::default() };
+        let share = f64::from(misses) * link as f64 / (link + cpu) as f64;
+        let copied = Split::Bandwidth.copied(f64::from(misses), &times).unwrap();
+        prop_assert!((copied - share).abs() < 1.0, "{copied} for {share}");
     }
 
     #[test]

@@ -109,6 +109,7 @@ impl RecordedMachine {
             dram_gb_s: UNBOUND_GB_S.max(cpu),
             workers: self.workers,
             balance: 1.0,
+            wake_us: None,
             sources: Default::default(),
         }
     }

@@ -92,7 +92,7 @@ fn reference_windows(
             kv: reference_kv(line.context),
             layers: &layers,
         };
-        let split = Split::Fraction(reference_fraction(&line.quant));
+        let split = Split::Fixed(reference_fraction(&line.quant));
         let order = (Composition::Barrier, Copies::InTurn);
         windows.push(round_time(machine, model, constants, split, order, window)?);
     }

@@ -88,6 +88,15 @@ impl Accesses {
         kept
     }
 
+    /// The same accesses of a model whose experts have other sizes.
+    ///
+    /// # Errors
+    /// There is not one size for each layer, or one cannot be.
+    pub fn sized(&self, bytes: Vec<u64>) -> Result<Accesses, SimError> {
+        let shape = Shape::new(self.shape.layers(), self.shape.experts(), bytes)?;
+        Ok(Accesses { shape, ..self.clone() })
+    }
+
     /// The model.
     pub fn shape(&self) -> &Shape {
         &self.shape

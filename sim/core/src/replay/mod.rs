@@ -21,6 +21,7 @@ pub use bootstrap::{Block, Interval, blocks, difference, rate};
 pub use check::{Difference, check, recorded_params};
 pub use counts::{Counts, LayerCounts, LayerRound, Missed};
 pub use curve::LruCurve;
+pub(crate) use run::cache as start_cache;
 pub use run::{Outcome, Replayed, replay, replay_classic, replay_each};
 pub use start::{StartState, popularity, ranking_from_text};
 

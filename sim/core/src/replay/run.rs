@@ -114,7 +114,7 @@ pub fn replay_classic(
 }
 
 /// The cache before the first round.
-pub(super) fn cache(accesses: &Accesses, params: &CacheParams, start: &StartState) -> Result<Cache, SimError> {
+pub(crate) fn cache(accesses: &Accesses, params: &CacheParams, start: &StartState) -> Result<Cache, SimError> {
     let future = if params.rule.is_causal() { None } else { Some(accesses.future(params.count_prefill)?) };
     let from = Start { ranking: &start.ranking, costs: start.costs.as_ref(), future };
     Ok(Cache::new(accesses.shape(), params, &from)?)

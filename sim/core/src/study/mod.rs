@@ -4,12 +4,14 @@
 //! understands and refuses others, loads its inputs once, and evaluates points independently of each other, so that a
 //! sweep may run them in any order on any number of threads and machines.
 
+mod cache;
 mod prefill;
 mod round;
 mod setting;
 mod split_model;
 mod values;
 
+pub use cache::CacheStudy;
 pub use prefill::PrefillStudy;
 pub use round::RoundStudy;
 pub use split_model::SplitModel;
@@ -106,7 +108,7 @@ pub trait Prepared: Send + Sync {
 }
 
 /// All studies.
-pub const STUDIES: &[&dyn Study] = &[&SplitModel, &RoundStudy, &PrefillStudy];
+pub const STUDIES: &[&dyn Study] = &[&SplitModel, &RoundStudy, &PrefillStudy, &CacheStudy];
 
 /// The study of this name.
 pub fn find(name: &str) -> Option<&'static dyn Study> {

@@ -1,6 +1,6 @@
 //! `prefill`: how long a prompt takes, by its length and the size of its chunks.
 
-use super::setting::{AXES as SHARED, Library, Setting};
+use super::setting::{AXES as SHARED, INPUTS, Library, Setting};
 use super::values::{NumberOr, Values, word};
 use super::{Described, Inputs, Point, Prepared, Row, Study};
 use crate::check::invalid;
@@ -67,7 +67,7 @@ impl Study for PrefillStudy {
     }
 
     fn inputs(&self) -> &'static [(&'static str, bool)] {
-        &[("machines", false), ("models", false), ("constants", false)]
+        INPUTS
     }
 
     fn prepare(&self, inputs: &Inputs) -> Result<Box<dyn Prepared>, SimError> {

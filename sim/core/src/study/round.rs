@@ -1,12 +1,12 @@
 //! `round`: how long a round of decoding takes and how many tokens a second come of it, for any machine, model file,
 //! context, cache, split and window, by the cost model.
 //!
-//! Inputs, all optional: `machines` and `models`, TOML of the form of `sim/core/data/machines.toml` and `models.toml`,
+//! Inputs, all optional: `profile`, a hardware profile whose machine is taken unless another is named; `machines` and `models`, TOML of the form of `sim/core/data/machines.toml` and `models.toml`,
 //! whose names hide published ones; `constants`, TOML with tables `[round]`, `[prompt]` and `[vram]` that replace
 //! constants of the cost model by name ([`Constants`](crate::cost::Constants),
 //! [`PromptConstants`](crate::cost::PromptConstants), [`VramConstants`](crate::cost::VramConstants)).
 
-use super::setting::Setting;
+use super::setting::{INPUTS, Setting};
 use super::{Described, Inputs, Point, Prepared, Row, Study};
 use crate::cost::counts::{HIT_POWER, Unions, expected, hit_rate};
 use crate::cost::{Acceptance, RoundTime, Window, round_time, two_groups};
@@ -58,7 +58,7 @@ impl Study for RoundStudy {
     }
 
     fn inputs(&self) -> &'static [(&'static str, bool)] {
-        &[("machines", false), ("models", false), ("constants", false)]
+        INPUTS
     }
 
     fn prepare(&self, inputs: &Inputs) -> Result<Box<dyn Prepared>, SimError> {

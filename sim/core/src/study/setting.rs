@@ -7,7 +7,9 @@ use crate::cost::{Acceptance, Composition, Constants, Copies, KvType, Machine, M
 use crate::cost::{SlotPlan, Split, VramConstants, slots};
 use crate::error::SimError;
 use crate::fit::{reference_fraction, reference_kv};
-use crate::presets::{Published, machines, machines_of, models, models_of, named, nearest, parse, published};
+use crate::presets::{
+    Published, machine_of_profile, machines, machines_of, models, models_of, named, nearest, parse, published,
+};
 use std::path::Path;
 
 /// The axes of both studies.
@@ -15,7 +17,7 @@ pub(crate) const AXES: &[Described] = &[
     Described {
         name: "machine",
         unit: "",
-        help: "A published machine, or one of the input `machines`; rtx5070 unless given",
+        help: "One that is described, or of the inputs `machines` and `profile`; unless given that of `profile`, or rtx5070",
     },
     Described {
         name: "model",
@@ -47,12 +49,12 @@ pub(crate) const AXES: &[Described] = &[
     Described {
         name: "experts.split",
         unit: "",
-        help: "fraction (the default), bandwidth or time: the rule for missed experts",
+        help: "fixed (the default), bandwidth or measured: the engine's rule for missed experts",
     },
     Described {
-        name: "experts.fraction",
+        name: "experts.pcie_share",
         unit: "",
-        help: "Share copied over PCIe; auto, the default: 0.20 for Q2_0, 0.55 for others",
+        help: "Share that fixed copies over PCIe; auto, the default: 0.20 for Q2_0, 0.55 for others",
     },
     Described { name: "link_gb_s", unit: "GB/s", help: "Copies over PCIe; machine, the default: that of the machine" },
     Described { name: "speculation.spec", unit: "drafts", help: "Drafts of a round at most; 3 unless given" },
@@ -83,8 +85,14 @@ pub(crate) const AXES: &[Described] = &[
     },
 ];
 
+/// What all studies of the cost model can read.
+pub(crate) const INPUTS: &[(&str, bool)] =
+    &[("profile", false), ("machines", false), ("models", false), ("constants", false)];
+
 /// Machines, models, tables and constants.
 pub(crate) struct Library {
+    /// The name of the machine where none is named.
+    machine: String,
     machines: Vec<Machine>,
     models: Vec<ModelShape>,
     published: Vec<Published>,
@@ -104,6 +112,12 @@ impl Library {
     /// The published ones, and those of the inputs before them: a name there hides a published one.
     pub(crate) fn read(inputs: &Inputs) -> Result<Library, SimError> {
         let mut all_machines = Vec::new();
+        let mut machine = "rtx5070".to_owned();
+        if let Some(path) = inputs.get("profile") {
+            let profile = machine_of_profile(&path.display().to_string(), &text(path)?)?;
+            machine.clone_from(&profile.name);
+            all_machines.push(profile);
+        }
         if let Some(path) = inputs.get("machines") {
             all_machines.extend(machines_of(&path.display().to_string(), &text(path)?)?);
         }
@@ -119,7 +133,22 @@ impl Library {
         };
         constants.round.check()?;
         constants.prompt.check()?;
-        Ok(Library { machines: all_machines, models: all_models, published: published()?, constants })
+        Ok(Library { machine, machines: all_machines, models: all_models, published: published()?, constants })
+    }
+}
+
+impl Library {
+    /// The model files, those of the inputs first.
+    pub(crate) fn models(&self) -> &[ModelShape] {
+        &self.models
+    }
+
+    /// The model file of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn model(&self, name: &str) -> Result<&ModelShape, SimError> {
+        named("axis model", &self.models, name, |m| &m.name)
     }
 }
 
@@ -159,9 +188,17 @@ impl Setting {
     /// # Errors
     /// A value cannot be, or nothing is known by a name.
     pub(crate) fn of(values: &Values, library: &Library) -> Result<Setting, SimError> {
-        let mut machine =
-            named("axis machine", &library.machines, values.text("machine", "rtx5070")?, |m| &m.name)?.clone();
-        let model = named("axis model", &library.models, values.text("model", "Q2_0")?, |m| &m.name)?.clone();
+        let model = library.model(values.text("model", "Q2_0")?)?.clone();
+        Setting::of_model(values, library, model)
+    }
+
+    /// The same for a model that is found already.
+    ///
+    /// # Errors
+    /// As [`Setting::of`].
+    pub(crate) fn of_model(values: &Values, library: &Library, model: ModelShape) -> Result<Setting, SimError> {
+        let name = values.text("machine", &library.machine)?;
+        let mut machine = named("axis machine", &library.machines, name, |m| &m.name)?.clone();
         let mut constants = library.constants.round.clone();
         let context = values.int("engine.ctx", 4096, 0, 1 << 24)? as f64;
         let kv = match values.text("kv", "auto")? {
@@ -176,10 +213,10 @@ impl Setting {
             NumberOr::Word("curve") => None,
             NumberOr::Word(other) => return Err(word("hit_rate", other, "a number from 0 to 1, or curve")),
         };
-        let fraction = match values.number_or("experts.fraction", "auto")? {
+        let fraction = match values.number_or("experts.pcie_share", "auto")? {
             NumberOr::Number(fraction) => fraction,
             NumberOr::Word("auto") => reference_fraction(&model.name),
-            NumberOr::Word(other) => return Err(word("experts.fraction", other, "a number from 0 to 1, or auto")),
+            NumberOr::Word(other) => return Err(word("experts.pcie_share", other, "a number from 0 to 1, or auto")),
         };
         let acceptance = match values.number_or("acceptance", "published")? {
             NumberOr::Number(accepted) => Acceptance::published(accepted)?,
@@ -201,7 +238,7 @@ impl Setting {
             other => return Err(word("copies", other, "in-turn or beside")),
         };
         Ok(Setting {
-            split: Split::of(values.text("experts.split", "fraction")?, fraction)?,
+            split: Split::of(values.text("experts.split", "fixed")?, fraction)?,
             window: 1 + values.int("speculation.spec", 3, 0, 15)? as usize,
             prompt: library.constants.prompt.clone(),
             machine,
