@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::path::Path;
+use strata_sim::validate::PLANS;
 
 /// `entry.toml` of a result that was measured and written up by hand.
 #[derive(Deserialize)]
@@ -83,6 +84,13 @@ pub fn text(root: &Path, titles: &[(String, String)], predictions: &[Prediction]
     }
     for (name, entry) in measured {
         let _ = writeln!(out, "| [{name}]({name}/summary.md) | {} | {} |", cell(&entry.what), cell(&entry.verdict));
+    }
+    let validations: Vec<_> = PLANS.iter().filter(|p| dir.join("validation").join(p.name).is_dir()).collect();
+    if !validations.is_empty() {
+        let _ = writeln!(out, "\n## Validations of the cost model\n\n| windows of | asks |\n|---|---|");
+    }
+    for plan in validations {
+        let _ = writeln!(out, "| [{}](validation/{}/summary.md) | {} |", plan.name, plan.name, cell(plan.question));
     }
     if !predictions.is_empty() {
         let _ = writeln!(

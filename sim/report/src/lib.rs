@@ -16,12 +16,15 @@
 pub mod cells;
 pub mod checks;
 pub mod cli;
+pub mod cost;
 pub mod figure;
 pub mod index;
 mod number;
+pub mod promote;
 pub mod report;
 pub mod result;
 pub mod rows;
 pub mod run;
 pub mod spec;
 pub mod stats;
+pub mod trace;

@@ -7,7 +7,7 @@ use strata_sim::study::AxisValue;
 const DIGITS: i32 = 4;
 
 /// A number with four digits that count, more where it is large and whole.
-pub fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{}", value + 0.0);
     }
@@ -43,13 +43,13 @@ fn apart(text: &str) -> String {
 }
 
 /// A number with its interval, where it has one that shows.
-pub fn estimate(e: Estimate) -> String {
+pub(crate) fn estimate(e: Estimate) -> String {
     let [value, low, high] = [e.value, e.low, e.high].map(short);
     if low == high { value } else { format!("{value} [{low}, {high}]") }
 }
 
 /// The value of an axis.
-pub fn axis(value: &AxisValue) -> String {
+pub(crate) fn axis(value: &AxisValue) -> String {
     match value {
         AxisValue::Int(v) => apart(&v.to_string()),
         AxisValue::Float(v) => short(*v),

@@ -37,29 +37,24 @@ const SAME: f64 = 1e-9;
 /// An experiment or a result cannot be read.
 pub fn report(root: &Path, find: Finder, check: bool) -> Result<Report> {
     let mut report = Report::default();
-    let (mut titles, mut predictions) = (Vec::new(), Vec::new());
     for name in spec::names(root)? {
         let experiment = Experiment::load(root, &name, find)?;
-        titles.push((name.clone(), experiment.title.clone()));
-        if !root.join("results").join(&name).is_dir() {
+        let Some((meta, rows)) = kept(root, &experiment)? else {
             report.absent.push(name);
             continue;
-        }
+        };
         let place = format!("results/{name}");
-        let meta = Meta::load(root, &name)?;
-        if meta.computed_from != experiment.computed_from() {
-            let reason = format!("{place} was made from other axes, seeds or inputs than {} has: run it again", experiment.file);
+        let Some(rows) = rows else {
+            let reason =
+                format!("{place} was made from other axes, seeds or inputs than {} has: run it again", experiment.file);
             report.differences.push(reason);
             continue;
-        }
+        };
         inputs(root, &experiment, &meta, &mut report)?;
-        let rows = Rows::read(&root.join(&place).join("rows.parquet"), &experiment)?;
-        predictions.extend(predicted(&experiment, &rows, &meta)?);
-        let quick = check && experiment.quick;
-        let again = quick.then(|| run::rows(root, &experiment)).transpose()?;
-        if let Some(again) = again {
-            report.rerun.push(name.clone());
+        if check && experiment.quick {
+            let again = run::rows(root, &experiment)?;
             let again = if rows.aggregated { Cells::of(&again, &experiment.draws).aggregate() } else { again };
+            report.rerun.push(name.clone());
             report.differences.extend(compared(&place, &rows, &again));
         }
         let (mut files, _) = result::files(root, &experiment, &rows, meta.into())?;
@@ -72,14 +67,47 @@ pub fn report(root: &Path, find: Finder, check: bool) -> Result<Report> {
         }
         report.made.push(name);
     }
-    let index = index::text(root, &titles, &predictions)?;
-    let files = Files::from([("INDEX.md".to_owned(), index.into_bytes())]);
     if check {
+        let files = Files::from([("INDEX.md".to_owned(), index_of(root, find)?.into_bytes())]);
         report.differences.extend(differences(root, "results", &files)?);
     } else {
-        result::put(&root.join("results"), &files)?;
+        write_index(root, find)?;
     }
     Ok(report)
+}
+
+/// Writes `results/INDEX.md`.
+///
+/// # Errors
+/// An experiment or a result cannot be read.
+pub fn write_index(root: &Path, find: Finder) -> Result<()> {
+    let files = Files::from([("INDEX.md".to_owned(), index_of(root, find)?.into_bytes())]);
+    result::put(&root.join("results"), &files)
+}
+
+fn index_of(root: &Path, find: Finder) -> Result<String> {
+    let (mut titles, mut predictions) = (Vec::new(), Vec::new());
+    for name in spec::names(root)? {
+        let experiment = Experiment::load(root, &name, find)?;
+        if let Some((meta, Some(rows))) = kept(root, &experiment)? {
+            predictions.extend(predicted(&experiment, &rows, &meta)?);
+        }
+        titles.push((name, experiment.title));
+    }
+    index::text(root, &titles, &predictions)
+}
+
+/// What is kept of an experiment: nothing, or what it was made from and, where that is still what the experiment says,
+/// its rows.
+fn kept(root: &Path, experiment: &Experiment) -> Result<Option<(Meta, Option<Rows>)>> {
+    let dir = root.join("results").join(&experiment.name);
+    if !dir.is_dir() {
+        return Ok(None);
+    }
+    let meta = Meta::load(root, &experiment.name)?;
+    let same = meta.computed_from == experiment.computed_from();
+    let rows = same.then(|| Rows::read(&dir.join("rows.parquet"), experiment)).transpose()?;
+    Ok(Some((meta, rows)))
 }
 
 /// Whether the inputs are still those of the run.

@@ -65,7 +65,7 @@ struct Done {
 ///
 /// # Errors
 /// The running program cannot be read.
-pub fn key(experiment: &Experiment, inputs: &BTreeMap<String, Input>) -> Result<String> {
+pub(super) fn key(experiment: &Experiment, inputs: &BTreeMap<String, Input>) -> Result<String> {
     let program = program().map_err(|e| anyhow::anyhow!("cannot read the running program: {e}"))?;
     let mut hasher = XxHash3_128::new();
     hasher.write(experiment.computed_from().to_string().as_bytes());

@@ -115,7 +115,7 @@ fn number(value: f64, whole: bool, digits: usize) -> AxisValue {
 }
 
 /// Whether two values are the same; a whole number equals the same number with a point.
-pub fn same(a: &AxisValue, b: &AxisValue) -> bool {
+pub(crate) fn same(a: &AxisValue, b: &AxisValue) -> bool {
     match (as_number(a), as_number(b)) {
         (Some(a), Some(b)) => a == b,
         _ => a == b,
@@ -123,7 +123,7 @@ pub fn same(a: &AxisValue, b: &AxisValue) -> bool {
 }
 
 /// The number that a value is.
-pub fn as_number(value: &AxisValue) -> Option<f64> {
+pub(crate) fn as_number(value: &AxisValue) -> Option<f64> {
     match value {
         AxisValue::Int(v) => Some(*v as f64),
         AxisValue::Float(v) => Some(*v),

@@ -2,7 +2,7 @@
 
 pub(crate) mod axes;
 mod checked;
-pub(crate) mod schema;
+pub mod schema;
 
 use anyhow::{Context, Result, bail};
 use axes::{Group, combination, combinations};

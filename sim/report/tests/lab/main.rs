@@ -6,8 +6,11 @@
 mod bowl;
 mod project;
 
+mod cluster;
 mod experiments;
 mod figures;
+mod promotions;
 mod reports;
 mod runs;
+mod traces;
 mod verdicts;

@@ -3,6 +3,10 @@
 //! Results go to files, what is said about them to stderr. An error is one sentence, `error: ...`, and exit code 1; a
 //! check that found differences has 1 as well, a run that was stopped 130.
 
+mod cost;
+mod trace;
+
+use crate::promote;
 use crate::report;
 use crate::result;
 use crate::run::{self, Ended, How, Shard};
@@ -37,6 +41,15 @@ enum Verb {
     Merge(MergeArgs),
     /// Make summaries, figures and results/INDEX.md again from the rows that are kept
     Report(ReportArgs),
+    /// Write the winning settings of a confirmed experiment into the engine's defaults
+    Promote(PromoteArgs),
+    /// Fit the cost model's constants to recorded windows, and print what is left
+    Fit(cost::FitArgs),
+    /// Compare predicted with recorded times on windows held out, and write results/validation/
+    Validate(cost::ValidateArgs),
+    /// Parquet tables of a trace, and traces from elsewhere
+    #[command(subcommand)]
+    Trace(trace::TraceVerb),
 }
 
 const RUN_HELP: &str = "\
@@ -85,18 +98,33 @@ struct ReportArgs {
     check: bool,
 }
 
+#[derive(Args)]
+struct PromoteArgs {
+    /// An experiment's name or number
+    name: String,
+    /// Print the settings and write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
 /// The exit code of a run that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
 /// Runs the command line with the studies that `find` knows.
 pub fn main(find: Finder) -> ExitCode {
     let command = Command::parse();
-    let done = root(command.root.as_deref()).and_then(|root| match &command.verb {
-        Verb::List => list(&root, find),
-        Verb::Run(arguments) => run_all(&root, find, arguments),
-        Verb::Merge(arguments) => merge(&root, find, arguments),
-        Verb::Report(arguments) => reported(&root, find, arguments),
-    });
+    let root = || root(command.root.as_deref());
+    let well = |()| ExitCode::SUCCESS;
+    let done = match &command.verb {
+        Verb::List => root().and_then(|root| list(&root, find)).map(well),
+        Verb::Run(arguments) => root().and_then(|root| run_all(&root, find, arguments)),
+        Verb::Merge(arguments) => root().and_then(|root| merge(&root, find, arguments)).map(well),
+        Verb::Report(arguments) => root().and_then(|root| reported(&root, find, arguments)),
+        Verb::Promote(arguments) => root().and_then(|root| promoted(&root, find, arguments)).map(well),
+        Verb::Fit(arguments) => cost::fit(arguments).map(well),
+        Verb::Validate(arguments) => root().and_then(|root| cost::validate(&root, arguments)).map(well),
+        Verb::Trace(verb) => trace::run(verb).map(well),
+    };
     match done {
         Ok(code) => code,
         Err(e) => {
@@ -120,7 +148,7 @@ fn root(named: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-fn list(root: &Path, find: Finder) -> Result<ExitCode> {
+fn list(root: &Path, find: Finder) -> Result<()> {
     for name in spec::names(root)? {
         let experiment = Experiment::load(root, &name, find)?;
         let verdict = match result::meta::Meta::load(root, &name) {
@@ -129,7 +157,7 @@ fn list(root: &Path, find: Finder) -> Result<ExitCode> {
         };
         println!("{name}: {} ({} points, {verdict})", experiment.title, experiment.points());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn run_all(root: &Path, find: Finder, arguments: &RunArgs) -> Result<ExitCode> {
@@ -180,6 +208,9 @@ fn run_all(root: &Path, find: Finder, arguments: &RunArgs) -> Result<ExitCode> {
             }
         }
     }
+    if arguments.shard.is_none() {
+        report::write_index(root, find)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -206,11 +237,24 @@ fn write(root: &Path, experiment: &Experiment, finished: &run::Finished) -> Resu
     Ok(())
 }
 
-fn merge(root: &Path, find: Finder, arguments: &MergeArgs) -> Result<ExitCode> {
+fn merge(root: &Path, find: Finder, arguments: &MergeArgs) -> Result<()> {
     let experiment = Experiment::load(root, &spec::resolve(root, &arguments.name)?, find)?;
     let finished = run::merge(root, &experiment, &parts(root, arguments.parts.as_deref()))?;
     write(root, &experiment, &finished)?;
-    Ok(ExitCode::SUCCESS)
+    report::write_index(root, find)
+}
+
+fn promoted(root: &Path, find: Finder, arguments: &PromoteArgs) -> Result<()> {
+    let name = spec::resolve(root, &arguments.name)?;
+    let choices = if arguments.dry_run {
+        promote::choices(root, &name, find)?.0
+    } else {
+        promote::promote(root, &name, find)?
+    };
+    for promote::Choice { key, value } in choices {
+        println!("{key} = {value}");
+    }
+    Ok(())
 }
 
 fn reported(root: &Path, find: Finder, arguments: &ReportArgs) -> Result<ExitCode> {
