@@ -41,6 +41,46 @@ fn the_round_is_the_published_one() {
     }
 }
 
+/// The reference machine's numbers before it had a profile, to which the model's constants were fitted: 12.82 GB, and 43.0
+/// GB/s for the CPU, where the profile has the middle of the published 42.55 to 44.14.
+const BEFORE: &str = "[[machine]]\nname = 'before'\nvram_gb = 12.82\nvram_gb_s = 672.0\ntensor_tflops = 61.7\n\
+                      link_gb_s = 50.0\ncpu_gb_s = 43.0\ndram_gb_s = 62.0\nworkers = 6.0\n";
+
+#[test]
+fn a_profile_gives_the_figures_of_the_machine_that_constants_were_fitted_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("before.toml");
+    std::fs::write(&file, BEFORE).unwrap();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let profile = root.join("results/hardware/rtx-5070-ryzen-7600.toml");
+    let inputs: Inputs = [("machines".to_owned(), file), ("profile".to_owned(), profile)].into();
+    for (study, metric, percent) in [
+        // One slot of 4,123 may be won or lost, and the CPU is 0.7 % faster.
+        ("round", "slots", 0.05),
+        ("round", "cpu_pool_ms", 0.75),
+        ("round", "wait_gpu_ms", 0.5),
+        ("round", "tokens_per_s", 0.5),
+        ("prefill", "tokens_per_s", 0.1),
+    ] {
+        let prepared = find(study).unwrap().prepare(&inputs).unwrap();
+        for model in ["Q2_0", "IQ2_XS", "IQ3_XXS", "IQ3_S"] {
+            for context in [4096, 32_768, 131_072] {
+                let of = |machine: &str| {
+                    let context = AxisValue::Int(context);
+                    at(&*prepared, &[("machine", text(machine)), ("model", text(model)), ("engine.ctx", context)])[metric]
+                };
+                // The profile under its own name, under the published one, and by itself.
+                let now = of("rtx-5070-ryzen-7600");
+                assert_eq!(now, of("rtx5070"));
+                let error = 100.0 * (now / of("before") - 1.0);
+                assert!(error.abs() <= percent, "{study} {metric} {model} {context}: {error:+.3} %");
+            }
+        }
+        let named = [("machine", text("rtx5070"))];
+        assert_eq!(at(&*prepared, &[]), at(&*prepared, &named));
+    }
+}
+
 #[test]
 fn other_files_and_contexts_are_near_what_is_published() {
     let round = study("round");

@@ -10,8 +10,12 @@
 //! of which the axis `source` names one by its name without ending. `ranking` is a list of experts, best first, for
 //! `start = "ranking"`. Those of the study `round`, for the times.
 //!
-//! Times and Belady's hits are by the same settings but for the policy, so that rows of one sweep compare. Times need a
-//! model file that is described: that of the axis `model`, or the one whose experts are as many and as large as the
+//! Beside a policy's hits stand those of an oracle: Belady's rule with bypass under the same room, scope, insert budget and
+//! start, whose copies are there at once. It bounds rules that bring in what was just missed, as long as a round's experts
+//! fit into the cache; where they do not, it does not know that an expert which several rows share is worth more than
+//! one that is used sooner.
+//!
+//! Times need a model file that is described: that of the axis `model`, or the one whose experts are as many and as large as the
 //! trace's; without one the figures of time are absent.
 
 mod plan;
@@ -102,8 +106,8 @@ const METRICS: &[Described] = &[
     axis("misses", "experts", "Distinct ones missed in a layer and round"),
     axis("inserts", "experts", "Copied into the cache for each token kept"),
     axis("inserted_mb", "MB", "Copied into the cache for each token kept"),
-    axis("oracle_hit_rate", "", "Of belady with bypass, and otherwise the same settings and start"),
-    axis("of_oracle", "", "Hits over those of belady"),
+    axis("oracle_hit_rate", "", "Of belady with bypass and copies that are there at once, otherwise the same settings"),
+    axis("of_oracle", "", "Hits over those of the oracle"),
     axis("resident", "experts", "In the cache, mean over rounds"),
     axis("cache_gb", "GB", "Room; where it is infinite, what all experts take"),
     axis("tokens_kept", "tokens", "Kept of a round"),
@@ -230,7 +234,7 @@ fn part<'a>(plan: &Plan, sized: &'a Sized) -> &'a Arc<Accesses> {
 
 /// The settings under which Belady's rule is the bound, and their name.
 fn oracle_of(plan: &Plan, bypass: bool) -> (CacheParams, String) {
-    let params = CacheParams { rule: Rule::Belady { bypass }, ..plan.params };
+    let params = CacheParams { rule: Rule::Belady { bypass }, copy_rounds: 0, ..plan.params };
     let name = format!("{params} start={:?} mode={:?} half={}", plan.start, plan.mode, plan.half);
     (params, name)
 }
