@@ -32,8 +32,9 @@ pub struct Stats {
     pub requests: usize,
     /// Tokens that were kept.
     pub tokens: usize,
-    /// For each layer the exponent s with which probabilities in proportion to 1 / rank^s, cut at 0.95, have the same mean
-    /// logarithm of the rank as the trace. Ranks are those of other pieces of the trace, so that chance is not skew.
+    /// For each layer the exponent s of probabilities in proportion to 1 / rank^s, cut at 0.95, under which two uses in
+    /// different pieces of the trace are of the same expert as often as they are in the trace. It says how concentrated
+    /// popularity is, also where it does not follow a power law.
     pub zipf: Vec<f64>,
     /// For each of [`SHARES`] the hits, 0 to 1, of so many pairs, ranked over all layers by one half of the requests and
     /// tried on the other half; the mean of both ways.
