@@ -108,7 +108,13 @@ impl Cells {
             draw: Draw { seed: 0, repetition: 0 },
             figures: cell.estimates.iter().flat_map(three).collect(),
         };
-        Rows { keys: self.keys.clone(), metrics, lines: self.cells.iter().map(line).collect(), drawn: false, aggregated: true }
+        Rows {
+            keys: self.keys.clone(),
+            metrics,
+            lines: self.cells.iter().map(line).collect(),
+            drawn: false,
+            aggregated: true,
+        }
     }
 
     /// Where a figure stands.

@@ -146,7 +146,9 @@ fn reduce(cells: &Cells, check: &Check, select: &Select, sets: &[Vec<usize>]) ->
         };
         match check.reduce {
             Reduce::Value => None,
-            Reduce::Mean => (!values.is_empty()).then(|| values.iter().map(|(_, v)| v).sum::<f64>() / values.len() as f64),
+            Reduce::Mean => {
+                (!values.is_empty()).then(|| values.iter().map(|(_, v)| v).sum::<f64>() / values.len() as f64)
+            }
             Reduce::Min => best(-1.0).map(|(_, v)| v),
             Reduce::Max => best(1.0).map(|(_, v)| v),
             Reduce::Argmin => best(-1.0).and_then(|(i, _)| axis.as_ref()?.get(i).copied()),
@@ -178,7 +180,9 @@ pub fn evaluate(cells: &Cells, check: &Check) -> Result<Estimate> {
         }
     }
     let found = stats::estimate(cells.draws, &each);
-    found.with_context(|| format!("check {:?}: the selected rows have no {}, or one to divide by is 0", check.name, check.metric))
+    found.with_context(|| {
+        format!("check {:?}: the selected rows have no {}, or one to divide by is 0", check.name, check.metric)
+    })
 }
 
 /// All checks with their numbers. `known` are those kept with aggregated rows, by the checks' names: they hold

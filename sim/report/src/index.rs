@@ -58,7 +58,9 @@ pub fn text(root: &Path, titles: &[(String, String)], predictions: &[Prediction]
         let path = format!("results/{name}/entry.toml");
         let text = match std::fs::read_to_string(root.join(&path)) {
             Ok(text) => text,
-            Err(_) => bail!("results/{name} belongs to no experiment and has no entry.toml, expected what = and verdict ="),
+            Err(_) => {
+                bail!("results/{name} belongs to no experiment and has no entry.toml, expected what = and verdict =")
+            }
         };
         let entry: Entry = toml::from_str(&text).map_err(|e| anyhow::anyhow!("{path}: {}", e.message()))?;
         measured.push((name, entry));

@@ -21,6 +21,7 @@ pub mod figure;
 pub mod index;
 mod number;
 pub mod promote;
+pub mod replay;
 pub mod report;
 pub mod result;
 pub mod rows;

@@ -88,7 +88,9 @@ pub fn set(defaults: &str, name: &str, choices: &[Choice], words: &str) -> Resul
         }
         let results = file.entry("results").or_insert_with(|| {
             let mut table = Table::new();
-            table.decor_mut().set_prefix("\n# The results that chose values above: the engine names them when it starts.\n");
+            table
+                .decor_mut()
+                .set_prefix("\n# The results that chose values above: the engine names them when it starts.\n");
             Item::Table(table)
         });
         let results = results.as_table_mut().with_context(|| format!("{DEFAULTS}: results is no table"))?;

@@ -119,7 +119,8 @@ fn inputs(root: &Path, experiment: &Experiment, meta: &Meta, report: &mut Report
     }
     for (name, now) in run::inputs::hashed(root, experiment)? {
         if meta.inputs.get(&name) != Some(&now) {
-            let reason = format!("results/{} was made from another {} ({name}): run it again", experiment.name, now.path);
+            let reason =
+                format!("results/{} was made from another {} ({name}): run it again", experiment.name, now.path);
             report.differences.push(reason);
         }
     }
@@ -153,7 +154,11 @@ fn predicted(experiment: &Experiment, rows: &Rows, meta: &Meta) -> Result<Vec<Pr
 /// Where a second evaluation differs.
 fn compared(place: &str, rows: &Rows, again: &Rows) -> Option<String> {
     if rows.lines.len() != again.lines.len() || rows.columns() != again.columns() {
-        return Some(format!("{place}: evaluated again it has {} rows, kept are {}", again.lines.len(), rows.lines.len()));
+        return Some(format!(
+            "{place}: evaluated again it has {} rows, kept are {}",
+            again.lines.len(),
+            rows.lines.len()
+        ));
     }
     for (i, (kept, new)) in rows.lines.iter().zip(&again.lines).enumerate() {
         let near = |(a, b): (&Option<f64>, &Option<f64>)| match (a, b) {
@@ -208,7 +213,9 @@ fn differences(root: &Path, place: &str, files: &Files) -> Result<Vec<String>> {
     }
     if place != "results" {
         let dir = root.join(place);
-        list.extend(result::stale(&dir, files)?.into_iter().map(|name| format!("{place}/{name} is made by no experiment")));
+        list.extend(
+            result::stale(&dir, files)?.into_iter().map(|name| format!("{place}/{name} is made by no experiment")),
+        );
     }
     Ok(list)
 }

@@ -4,6 +4,7 @@
 //! check that found differences has 1 as well, a run that was stopped 130.
 
 mod cost;
+mod replay;
 mod trace;
 
 use crate::promote;
@@ -37,6 +38,9 @@ enum Verb {
     /// Run an experiment, or go on with one that was stopped
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
+    /// Replay a trace under policies and sizes
+    #[command(after_help = replay::HELP)]
+    Replay(replay::ReplayArgs),
     /// Join the parts of a run that was shared by several machines
     Merge(MergeArgs),
     /// Make summaries, figures and results/INDEX.md again from the rows that are kept
@@ -118,6 +122,7 @@ pub fn main(find: Finder) -> ExitCode {
     let done = match &command.verb {
         Verb::List => root().and_then(|root| list(&root, find)).map(well),
         Verb::Run(arguments) => root().and_then(|root| run_all(&root, find, arguments)),
+        Verb::Replay(arguments) => replay::run(find, arguments).map(well),
         Verb::Merge(arguments) => root().and_then(|root| merge(&root, find, arguments)).map(well),
         Verb::Report(arguments) => root().and_then(|root| reported(&root, find, arguments)),
         Verb::Promote(arguments) => root().and_then(|root| promoted(&root, find, arguments)).map(well),
@@ -201,7 +206,9 @@ fn run_all(root: &Path, find: Finder, arguments: &RunArgs) -> Result<ExitCode> {
         bar.finish_and_clear();
         match ended? {
             Ended::Whole(finished) => write(root, experiment, &finished)?,
-            Ended::Shard { points, dir } => eprintln!("{}: {points} points are kept in {}", experiment.name, dir.display()),
+            Ended::Shard { points, dir } => {
+                eprintln!("{}: {points} points are kept in {}", experiment.name, dir.display())
+            }
             Ended::Stopped { done, points } => {
                 eprintln!("{}: stopped with {done} of {points} points done; the same command goes on", experiment.name);
                 return Ok(ExitCode::from(INTERRUPTED));
@@ -246,11 +253,8 @@ fn merge(root: &Path, find: Finder, arguments: &MergeArgs) -> Result<()> {
 
 fn promoted(root: &Path, find: Finder, arguments: &PromoteArgs) -> Result<()> {
     let name = spec::resolve(root, &arguments.name)?;
-    let choices = if arguments.dry_run {
-        promote::choices(root, &name, find)?.0
-    } else {
-        promote::promote(root, &name, find)?
-    };
+    let choices =
+        if arguments.dry_run { promote::choices(root, &name, find)?.0 } else { promote::promote(root, &name, find)? };
     for promote::Choice { key, value } in choices {
         println!("{key} = {value}");
     }

@@ -156,7 +156,12 @@ fn tick_words(x: &Scale) -> Vec<Vec<String>> {
     let wide = f64::from(WIDTH as i32 - LEFT - RIGHT);
     let each = wide / x.ticks.len().max(1) as f64;
     if matches!(x.kind, Kind::Words(_)) {
-        return x.ticks.iter().map(|(_, t)| wrapped(&t.replace('-', "- ").replace('_', "_ "), (each / LETTER) as usize)).map(joined).collect();
+        return x
+            .ticks
+            .iter()
+            .map(|(_, t)| wrapped(&t.replace('-', "- ").replace('_', "_ "), (each / LETTER) as usize))
+            .map(joined)
+            .collect();
     }
     let mut end = f64::NEG_INFINITY;
     let mut kept = Vec::new();

@@ -54,7 +54,13 @@ fn mark<'a>(root: &Area<'a>, series: usize, at: (i32, i32)) -> Drawn<'a> {
 }
 
 /// An interval, where the estimate has one.
-fn whisker<'b>(on: (&Area<'b>, &Chart<'_, 'b>), plot: &Plot, x: f64, (low, high): (f64, f64), color: RGBColor) -> Drawn<'b> {
+fn whisker<'b>(
+    on: (&Area<'b>, &Chart<'_, 'b>),
+    plot: &Plot,
+    x: f64,
+    (low, high): (f64, f64),
+    color: RGBColor,
+) -> Drawn<'b> {
     let (root, chart) = on;
     let area = chart.plotting_area();
     let from = area.map_coordinate(&(x, plot.y.place(low)));

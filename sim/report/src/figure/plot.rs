@@ -182,7 +182,8 @@ fn scales(
             let log = figure.log.contains(&LogAxis::X);
             let values = |of: &[Series]| -> Vec<f64> { of.iter().flat_map(|s| &s.points).map(|(x, _)| *x).collect() };
             let (ours, theirs) = (values(series), values(published));
-            let mut scale = Scale::numbers(&[ours.clone(), theirs].concat(), log, true, false).map_err(|e| anyhow!("x: {e}"))?;
+            let mut scale =
+                Scale::numbers(&[ours.clone(), theirs].concat(), log, true, false).map_err(|e| anyhow!("x: {e}"))?;
             // Marks stand at our values; published points lie between them.
             if let Ok(own) = Scale::numbers(&ours, log, true, false) {
                 scale.ticks = own.ticks;

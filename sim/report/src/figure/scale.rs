@@ -80,7 +80,8 @@ impl Scale {
 fn even((low, high): (f64, f64)) -> Vec<f64> {
     let rough = (high - low) / TICKS;
     let power = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough * 0.999).unwrap_or(power * 10.0);
+    let step =
+        [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough * 0.999).unwrap_or(power * 10.0);
     let first = (low / step).ceil() as i64;
     let last = (high / step).floor() as i64;
     // A product of a whole number has fewer wrong bits than a sum of steps; twelve digits hide the rest.

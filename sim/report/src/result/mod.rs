@@ -2,7 +2,7 @@
 
 pub mod meta;
 mod summary;
-mod tables;
+pub(crate) mod tables;
 
 pub(crate) use summary::off_by;
 
@@ -117,7 +117,10 @@ pub fn files(root: &Path, experiment: &Experiment, rows: &Rows, origin: Origin) 
     for spec in &experiment.figures {
         files.insert(format!("{}.svg", spec.file), figure::svg(experiment, &cells, spec)?.into_bytes());
     }
-    files.insert("summary.md".into(), summary::text(experiment, &cells, &checked, &meta, notes.as_deref())?.into_bytes());
+    files.insert(
+        "summary.md".into(),
+        summary::text(experiment, &cells, &checked, &meta, notes.as_deref())?.into_bytes(),
+    );
     files.insert("rows.csv".into(), rows.csv().into_bytes());
     files.insert("rows.parquet".into(), rows.parquet()?);
     files.insert("meta.json".into(), meta.text()?.into_bytes());

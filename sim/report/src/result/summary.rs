@@ -47,7 +47,9 @@ fn capital(word: &str) -> String {
 }
 
 fn checks(checked: &[Checked<'_>]) -> String {
-    let mut out = String::from("| check | ours | expected | off by | met? | decides | published in |\n|---|---|---|---|---|---|---|\n");
+    let mut out = String::from(
+        "| check | ours | expected | off by | met? | decides | published in |\n|---|---|---|---|---|---|---|\n",
+    );
     for c in checked {
         let decides = match (c.check.decides(), c.check.fitted) {
             (true, _) => "yes",

@@ -19,7 +19,7 @@ const MOST_ROWS: usize = 200;
 ///
 /// # Errors
 /// A table's selection finds nothing, or leaves several rows for one of its cells.
-pub(super) fn all(experiment: &Experiment, cells: &Cells) -> Result<String> {
+pub(crate) fn all(experiment: &Experiment, cells: &Cells) -> Result<String> {
     if experiment.tables.is_empty() {
         return flat(experiment, cells, &Table::default(), DEFAULT_ROWS);
     }
@@ -142,7 +142,9 @@ fn crossed(experiment: &Experiment, cells: &Cells, table: &Table, names: [&Strin
             line.push(match found.as_slice() {
                 [] => "-".into(),
                 [one] => figure(one.estimates[metric]),
-                several => bail!("several rows differ in {} alone: add it to select", cells.differing(several, &[]).join(", ")),
+                several => {
+                    bail!("several rows differ in {} alone: add it to select", cells.differing(several, &[]).join(", "))
+                }
             });
         }
         out += &row(&line);

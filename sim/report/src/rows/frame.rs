@@ -50,7 +50,8 @@ impl Rows {
     pub fn read(path: &Path, experiment: &Experiment) -> Result<Rows> {
         let place = || path.display().to_string();
         let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", place()))?;
-        let frame = ParquetReader::new(file).finish().with_context(|| format!("{} is no whole Parquet file", place()))?;
+        let frame =
+            ParquetReader::new(file).finish().with_context(|| format!("{} is no whole Parquet file", place()))?;
         let names: Vec<String> = frame.get_column_names().iter().map(ToString::to_string).collect();
         let labels: Vec<String> =
             experiment.study.labels().iter().map(|l| l.name.to_owned()).filter(|l| names.contains(l)).collect();

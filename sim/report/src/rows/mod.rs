@@ -106,6 +106,11 @@ impl Rows {
     /// The names of all columns, in order.
     pub fn columns(&self) -> Vec<&str> {
         let draws: &[&str] = if self.drawn && !self.aggregated { &["seed", "repetition"] } else { &[] };
-        self.keys.iter().map(String::as_str).chain(draws.iter().copied()).chain(self.metrics.iter().map(String::as_str)).collect()
+        self.keys
+            .iter()
+            .map(String::as_str)
+            .chain(draws.iter().copied())
+            .chain(self.metrics.iter().map(String::as_str))
+            .collect()
     }
 }

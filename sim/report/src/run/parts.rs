@@ -40,7 +40,8 @@ impl std::str::FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Shard, String> {
-        let parsed = text.split_once('/').and_then(|(i, n)| Some(Shard { index: i.parse().ok()?, of: n.parse().ok()? }));
+        let parsed =
+            text.split_once('/').and_then(|(i, n)| Some(Shard { index: i.parse().ok()?, of: n.parse().ok()? }));
         match parsed {
             Some(s) if s.index >= 1 && s.index <= s.of => Ok(s),
             _ => Err(format!("found {text:?}, expected i/n with i from 1 to n, such as 2/8")),
@@ -169,8 +170,7 @@ impl Parts {
         let open = || format!("cannot write {}", path.display());
         std::fs::create_dir_all(&self.dir).with_context(open)?;
         let whole = if path.exists() { self.read(&path, &mut BTreeMap::new())? } else { 0 };
-        let mut file =
-            File::options().create(true).truncate(false).write(true).open(&path).with_context(open)?;
+        let mut file = File::options().create(true).truncate(false).write(true).open(&path).with_context(open)?;
         file.set_len(whole).with_context(open)?;
         file.seek(SeekFrom::End(0)).with_context(open)?;
         let writer = Writer { file: Mutex::new(file), path: path.clone() };

@@ -63,7 +63,9 @@ fn range_values(range: &Range) -> Result<Vec<AxisValue>, String> {
         }
         (None, Some(factor), None) if !range.log => {
             if from <= 0.0 || !(factor.value() > 1.0 && factor.value().is_finite()) {
-                return Err("found a factor of at most 1, or a start of at most 0, where a range by factors needs more".into());
+                return Err(
+                    "found a factor of at most 1, or a start of at most 0, where a range by factors needs more".into(),
+                );
             }
             let mut list = Vec::new();
             let mut value = from;

@@ -51,12 +51,17 @@ pub(super) fn experiment(name: &str, file: &str, raw: File, find: Finder) -> Res
         names.check(check.get_ref()).map_err(|e| (Some(check.span().start), e))?;
     }
     if !experiment.checks.iter().any(Check::decides) {
-        let reason = "found no check that decides, expected at least one in [[checks]] that is neither fitted nor gate = false";
+        let reason =
+            "found no check that decides, expected at least one in [[checks]] that is neither fitted nor gate = false";
         return Err((None, reason.into()));
     }
     for (i, figure) in raw.figures.iter().enumerate() {
         let twice = experiment.figures[..i].iter().any(|f| f.file == figure.get_ref().file);
-        let found = if twice { Err("its file has the name of another figure's".into()) } else { names.figure(figure.get_ref()) };
+        let found = if twice {
+            Err("its file has the name of another figure's".into())
+        } else {
+            names.figure(figure.get_ref())
+        };
         found.map_err(|e| (Some(figure.span().start), e))?;
     }
     for table in &raw.tables {
@@ -100,7 +105,13 @@ fn groups(raw: &File, study: &'static dyn Study) -> Result<Vec<Group>, Wrong> {
             return Err((at, unknown("axis", word, names_of(study.axes()))));
         }
         if names_of(study.metrics()).any(|m| m == word) {
-            return Err((at, format!("found axis {word:?}, which study {} has as a figure too: one of them needs another name", study.name())));
+            return Err((
+                at,
+                format!(
+                    "found axis {word:?}, which study {} has as a figure too: one of them needs another name",
+                    study.name()
+                ),
+            ));
         }
         if RESERVED.contains(&word) {
             return Err((at, format!("found axis {word:?}, a name that the laboratory keeps for itself")));
@@ -143,7 +154,14 @@ fn groups(raw: &File, study: &'static dyn Study) -> Result<Vec<Group>, Wrong> {
             };
             if !group.values.is_empty() && values.len() != group.len() {
                 let (found, want) = (values.len(), group.len());
-                return Err((at, format!("found {found} values for {:?}, expected {want} as for {:?}", name.get_ref(), group.names[0])));
+                return Err((
+                    at,
+                    format!(
+                        "found {found} values for {:?}, expected {want} as for {:?}",
+                        name.get_ref(),
+                        group.names[0]
+                    ),
+                ));
             }
             group.names.push(name.get_ref().clone());
             group.values.push(values);
@@ -184,7 +202,8 @@ fn inputs(raw: &File, study: &dyn Study) -> Result<std::collections::BTreeMap<St
         if !study.inputs().iter().any(|(n, _)| n == name.get_ref()) {
             return Err((at, unknown("input", name.get_ref(), study.inputs().iter().map(|(n, _)| *n))));
         }
-        let outside = path.is_empty() || std::path::Path::new(path).components().any(|c| !matches!(c, std::path::Component::Normal(_)));
+        let outside = path.is_empty()
+            || std::path::Path::new(path).components().any(|c| !matches!(c, std::path::Component::Normal(_)));
         if outside {
             return Err((at, format!("found path {path:?}, expected one below the project's root")));
         }
@@ -224,7 +243,11 @@ impl Names<'_> {
 
     fn metric(&self, name: &str) -> Result<(), String> {
         let mut known = names_of(self.experiment.study.metrics());
-        if known.any(|m| m == name) { Ok(()) } else { Err(unknown("figure", name, names_of(self.experiment.study.metrics()))) }
+        if known.any(|m| m == name) {
+            Ok(())
+        } else {
+            Err(unknown("figure", name, names_of(self.experiment.study.metrics())))
+        }
     }
 
     fn either(&self, name: &str) -> Result<(), String> {

@@ -151,7 +151,9 @@ impl Experiment {
         let axes: Vec<_> = self
             .groups
             .iter()
-            .map(|g| g.names.iter().zip(&g.values).map(|(n, v)| serde_json::json!({ n.as_str(): v })).collect::<Vec<_>>())
+            .map(|g| {
+                g.names.iter().zip(&g.values).map(|(n, v)| serde_json::json!({ n.as_str(): v })).collect::<Vec<_>>()
+            })
             .collect();
         let seeds: Vec<_> = self.draws.iter().filter(|d| d.repetition == 0).map(|d| d.seed).collect();
         let repetitions = self.draws.iter().map(|d| d.repetition + 1).max();

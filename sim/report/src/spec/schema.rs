@@ -274,7 +274,11 @@ impl Visitor<'_> for GivenVisitor {
     }
 
     fn visit_f64<E: Error>(self, v: f64) -> Result<Given, E> {
-        if v.is_finite() { Ok(Given(AxisValue::Float(v))) } else { Err(E::custom(format!("found {v}, expected {VALUE}"))) }
+        if v.is_finite() {
+            Ok(Given(AxisValue::Float(v)))
+        } else {
+            Err(E::custom(format!("found {v}, expected {VALUE}")))
+        }
     }
 
     fn visit_str<E: Error>(self, v: &str) -> Result<Given, E> {

@@ -12,5 +12,7 @@ fn rows_of(path: &Path, columns: &[&str], from: usize, rows: usize) -> Result<Da
     let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let names = columns.iter().map(ToString::to_string).collect();
     let reader = ParquetReader::new(file).with_columns(Some(names)).with_slice(Some((from, rows)));
-    reader.finish().with_context(|| format!("{}: expected a Parquet file with the columns {}", path.display(), columns.join(", ")))
+    reader
+        .finish()
+        .with_context(|| format!("{}: expected a Parquet file with the columns {}", path.display(), columns.join(", ")))
 }

@@ -14,8 +14,8 @@
 
 use anyhow::{Context, Result};
 use polars::prelude::{
-    Column, DataFrame, Float32Type, IntoSeries, ListBooleanChunkedBuilder, ListBuilderTrait, ListPrimitiveChunkedBuilder,
-    NamedFrom, ParquetWriter, DataType, Series, UInt16Type,
+    Column, DataFrame, DataType, Float32Type, IntoSeries, ListBooleanChunkedBuilder, ListBuilderTrait,
+    ListPrimitiveChunkedBuilder, NamedFrom, ParquetWriter, Series, UInt16Type,
 };
 use std::fs::File;
 use std::path::Path;
@@ -158,7 +158,8 @@ fn layers(trace: &Trace) -> Result<DataFrame> {
         column(name, values.collect::<Vec<u32>>())
     };
     let numbers: Vec<u16> = trace.rounds.iter().flat_map(|_| 0..layers as u16).collect();
-    let mut columns = vec![of_round("request", |r| r.request), of_round("round", |r| r.round), column("layer", numbers)];
+    let mut columns =
+        vec![of_round("request", |r| r.request), of_round("round", |r| r.round), column("layer", numbers)];
     let names = trace.layer_times.first().map(|t| t.columns().map(|(name, _)| name)).unwrap_or_default();
     for (i, name) in names.iter().enumerate() {
         columns.push(column(name, trace.layer_times.iter().map(|t| t.columns()[i].1).collect::<Vec<u64>>()));

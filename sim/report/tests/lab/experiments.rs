@@ -59,18 +59,42 @@ fn what_is_wrong_is_said_with_its_line() {
         ("step = 0.04", "step = 0", "x.toml line 12: share: found step 0, expected a number above 0"),
         ("step = 0.04", "stop = 0.04", "x.toml line 12: unknown field `stop`"),
         ("depth = [1, 2.5]", "depth = [1, 1.0]", "x.toml line 13: depth: found 1 twice"),
-        ("depth = [1, 2.5]", "depth = [[1]]", "x.toml line 13: invalid type: sequence, expected true, false, a finite number or a word"),
-        ("depth = [1, 2.5]", "'speculation.spec' = [1, 99]", "x.toml line 13: speculation.spec is \"99\", expected auto or a whole number from 0 to 15"),
-        ("depth = [1, 2.5]", "[[zip]]\ndepth = [1, 2.5]\nglaze = ['a']", "found 1 values for \"glaze\", expected 2 as for \"depth\""),
+        (
+            "depth = [1, 2.5]",
+            "depth = [[1]]",
+            "x.toml line 13: invalid type: sequence, expected true, false, a finite number or a word",
+        ),
+        (
+            "depth = [1, 2.5]",
+            "'speculation.spec' = [1, 99]",
+            "x.toml line 13: speculation.spec is \"99\", expected auto or a whole number from 0 to 15",
+        ),
+        (
+            "depth = [1, 2.5]",
+            "[[zip]]\ndepth = [1, 2.5]\nglaze = ['a']",
+            "found 1 values for \"glaze\", expected 2 as for \"depth\"",
+        ),
         ("depth = [1, 2.5]", "depth = 1\n[[zip]]\ndepth = [1]", "found axis \"depth\" again"),
         ("quick = true", "seeds = []", "x.toml line 6: found no seed"),
         ("quick = true", "seeds = [1, 1]", "x.toml line 6: found seed 1 twice"),
         ("quick = true", "repetitions = 0", "x.toml line 6: found 0 repetitions"),
-        ("y = [\"height\"]", "y = [\"heigt\"]", "x.toml line 15: figure \"height\": found figure \"heigt\"; did you mean \"height\"?"),
+        (
+            "y = [\"height\"]",
+            "y = [\"heigt\"]",
+            "x.toml line 15: figure \"height\": found figure \"heigt\"; did you mean \"height\"?",
+        ),
         ("file = \"height\"", "file = \"../height\"", "expected small letters, digits and dashes"),
         ("series = [\"depth\"]", "series = [\"glaze\"]", "found axis \"glaze\", expected one of: share, depth, layer"),
-        ("select = { depth = 1 }", "select = { depth = 2 }", "check \"lowest share\": found depth = 2, expected one of its values: 1, 2.5"),
-        ("metric = \"height\"\nreduce = \"argmin\"", "metric = \"mass\"\nreduce = \"argmin\"", "found figure \"mass\", expected one of: height, volume"),
+        (
+            "select = { depth = 1 }",
+            "select = { depth = 2 }",
+            "check \"lowest share\": found depth = 2, expected one of its values: 1, 2.5",
+        ),
+        (
+            "metric = \"height\"\nreduce = \"argmin\"",
+            "metric = \"mass\"\nreduce = \"argmin\"",
+            "found figure \"mass\", expected one of: height, volume",
+        ),
         ("axis = \"share\"\n", "", "found argmin or argmax without axis"),
         ("reduce = \"min\"", "axis = \"share\"", "found axis, which goes with argmin and argmax alone"),
         ("absolute = 0.01", "", "expected either expect with percent or absolute, or at_least, at_most or both"),
@@ -86,13 +110,16 @@ fn what_is_wrong_is_said_with_its_line() {
 
 #[test]
 fn an_experiment_without_a_deciding_check_is_refused() {
-    let text = PLAIN.replace("at_least = 1.5", "at_least = 1.5\ngate = false").replace("absolute = 0.01", "absolute = 0.01\nfitted = true");
+    let text = PLAIN
+        .replace("at_least = 1.5", "at_least = 1.5\ngate = false")
+        .replace("absolute = 0.01", "absolute = 0.01\nfitted = true");
     assert!(parse(&text).err().unwrap().contains("no check that decides"));
 }
 
 #[test]
 fn everything_missing_is_listed_at_once() {
-    let project = Project::new(&PLAIN.replace("clay = \"traces/clay.txt\"", "clay = \"traces/a\"\ntools = \"traces/b\""));
+    let project =
+        Project::new(&PLAIN.replace("clay = \"traces/clay.txt\"", "clay = \"traces/a\"\ntools = \"traces/b\""));
     let error = strata_report::run::rows(project.root(), &project.experiment()).unwrap_err().to_string();
     assert!(error.contains("clay = traces/a") && error.contains("tools = traces/b"), "{error}");
 }

@@ -51,10 +51,9 @@ at_least = 1.5
 /// The same with noise and so many draws.
 pub fn noisy(seeds: usize) -> String {
     let seeds: Vec<String> = (1..=seeds).map(|s| s.to_string()).collect();
-    PLAIN.replace("[axes]", &format!("[axes]\nnoise = 0.1")).replace(
-        "quick = true",
-        &format!("quick = true\nseeds = [{}]\nrepetitions = 2", seeds.join(", ")),
-    )
+    PLAIN
+        .replace("[axes]", &format!("[axes]\nnoise = 0.1"))
+        .replace("quick = true", &format!("quick = true\nseeds = [{}]\nrepetitions = 2", seeds.join(", ")))
 }
 
 pub struct Project {
@@ -98,7 +97,11 @@ impl Project {
             }
         };
         let parts = self.root().join("target/experiments");
-        run::run(self.root(), &self.experiment(), &How { jobs, shard, parts, fresh: false, stop: &stop, progress: &progress })
+        run::run(
+            self.root(),
+            &self.experiment(),
+            &How { jobs, shard, parts, fresh: false, stop: &stop, progress: &progress },
+        )
     }
 
     pub fn run(&self) -> Finished {

@@ -36,7 +36,10 @@ fn the_winner_becomes_the_default_and_says_why() {
     assert!(text.contains(want), "{text}");
     assert!(text.ends_with("\"speculation.spec\" = \"901-bowl\"\n"), "{text}");
     // Nothing else changed, and what is there is what the engine reads.
-    let replaced = ["spec = \"auto\"", "# Chosen: the policy measures what drafts cost and bring, and stops where they bring nothing."];
+    let replaced = [
+        "spec = \"auto\"",
+        "# Chosen: the policy measures what drafts cost and bring, and stops where they bring nothing.",
+    ];
     assert!(defaults().lines().all(|line| text.contains(line) || replaced.contains(&line)));
     let layer = strata_config::Layer::defaults_of(&text).unwrap();
     assert_eq!(layer.result(&strata_config::registry::SPEC), Some(NAME));
@@ -57,7 +60,8 @@ fn a_refuted_experiment_sets_no_default() {
 #[test]
 fn a_value_that_its_knob_does_not_take_is_refused() {
     let choice = |key: &str, value: AxisValue| [Choice { key: key.into(), value }];
-    let wrong = promote::set(defaults(), "x", &choice("engine.threads", AxisValue::Text("many".into())), "w").unwrap_err();
+    let wrong =
+        promote::set(defaults(), "x", &choice("engine.threads", AxisValue::Text("many".into())), "w").unwrap_err();
     assert!(wrong.to_string().contains("engine.threads is \"many\""), "{wrong}");
     assert!(promote::set(defaults(), "x", &choice("engine.nothing", AxisValue::Int(1)), "w").is_err());
 }

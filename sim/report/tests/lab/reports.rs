@@ -84,7 +84,10 @@ fn the_index_lists_all_results_with_their_verdicts() {
     report(project.root(), bowl::find, false).unwrap();
     let index = std::fs::read_to_string(project.root().join("results/INDEX.md")).unwrap();
     assert!(index.contains("| [901-bowl](901-bowl/summary.md) | Where the bowl is lowest | refuted | height at depth 2.5 over that at 1: 1.136, expected at least 1.5. Depth counts for less. |"), "{index}");
-    assert!(index.contains("| [cpu-000-by-hand](cpu-000-by-hand/summary.md) | measured \\| by hand | met |"), "{index}");
+    assert!(
+        index.contains("| [cpu-000-by-hand](cpu-000-by-hand/summary.md) | measured \\| by hand | met |"),
+        "{index}"
+    );
     assert!(index.contains("| 901-bowl | lowest share | 0.36 | 0.36 | +0.0 % | no | the formula |"), "{index}");
     assert_eq!(check(&project), [""; 0]);
     std::fs::remove_file(hand.join("entry.toml")).unwrap();

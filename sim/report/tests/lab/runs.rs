@@ -40,7 +40,9 @@ fn shards_joined_are_the_run_of_one_machine() {
     let experiment = shared.experiment();
     let base = shared.root().join("target/experiments");
     for index in [3, 1] {
-        let Ended::Shard { points, .. } = shared.run_with(1, Shard { index, of: 3 }, usize::MAX).unwrap() else { panic!() };
+        let Ended::Shard { points, .. } = shared.run_with(1, Shard { index, of: 3 }, usize::MAX).unwrap() else {
+            panic!()
+        };
         assert_eq!(points, 104);
     }
     let error = run::merge(shared.root(), &experiment, &base).err().unwrap().to_string();
@@ -58,7 +60,12 @@ fn a_run_that_was_stopped_goes_on_where_it_was() {
     let Ended::Stopped { done, points } = stopped.run_with(1, Shard::WHOLE, 20).unwrap() else { panic!() };
     assert_eq!((done, points), (20, 52));
     // The last line was being written when the machine went down.
-    let part = std::fs::read_dir(stopped.root().join("target/experiments").join(NAME)).unwrap().next().unwrap().unwrap().path();
+    let part = std::fs::read_dir(stopped.root().join("target/experiments").join(NAME))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let part = part.join("part-1-of-1.jsonl");
     let text = std::fs::read_to_string(&part).unwrap();
     std::fs::write(&part, &text[..text.len() - 5]).unwrap();
@@ -89,7 +96,12 @@ fn a_damaged_part_is_refused_with_its_line() {
     let _turn = TURN.lock();
     let project = Project::new(PLAIN);
     project.run_with(1, Shard::WHOLE, 5).unwrap();
-    let dir = std::fs::read_dir(project.root().join("target/experiments").join(NAME)).unwrap().next().unwrap().unwrap().path();
+    let dir = std::fs::read_dir(project.root().join("target/experiments").join(NAME))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let part = dir.join("part-1-of-1.jsonl");
     let text = std::fs::read_to_string(&part).unwrap().replacen("\"point\":1,", "\"punkt\":1,", 1);
     std::fs::write(&part, text).unwrap();

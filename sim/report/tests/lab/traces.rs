@@ -40,7 +40,9 @@ fn a_public_layout_made_by_pyarrow_is_read() {
 #[test]
 fn what_the_files_do_not_hold_is_said() {
     let error = |o: Options| format!("{:#}", flame::import(&folder(), &o).unwrap_err());
-    assert!(error(Options { tokens: 61, ..options() }).contains("samples: found 60 tokens from token 0 on, expected 61"));
+    assert!(
+        error(Options { tokens: 61, ..options() }).contains("samples: found 60 tokens from token 0 on, expected 61")
+    );
     assert!(error(Options { iteration: Some(7), ..options() }).contains("expected one of 540, 5473"));
     let small = error(Options { experts: 4, ..options() });
     assert!(small.contains("layer_02.parquet row") && small.contains("expected one from 0 to 3"), "{small}");
@@ -75,7 +77,8 @@ fn tables_hold_what_the_trace_holds() {
     let mut trace: Trace = flame::import(&folder(), &options()).unwrap();
     trace.hits = (0..trace.ids.len()).map(|i| i % 3 == 0).collect();
     trace.layer_times = (0..60 * 3).map(|i| LayerTimes { dense: i, gpu: 0, copy: 2 * i, cpu: 3 }).collect();
-    trace.moves = vec![Move { layer: 1, came: Some(4), left: Some((2, 7)) }, Move { layer: 0, came: Some(1), left: None }];
+    trace.moves =
+        vec![Move { layer: 1, came: Some(4), left: Some((2, 7)) }, Move { layer: 0, came: Some(1), left: None }];
     trace.move_ends = (0..60).map(|i| if i < 9 { 0 } else { 2 }).collect();
     let dir = tempfile::tempdir().unwrap();
     let names = table::write(&trace, dir.path()).unwrap();

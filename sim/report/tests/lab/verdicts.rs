@@ -23,7 +23,8 @@ fn all_checks_met_confirm_and_one_missed_refutes() {
 #[test]
 fn an_interval_across_the_bound_leaves_it_open() {
     // The mean of noise up to 0.1 over 20 draws lies near 0.05, and its interval reaches both sides.
-    let check = "\n[[checks]]\nname = 'least'\nselect = { depth = 1 }\nmetric = 'height'\nreduce = 'min'\nat_least = 11.05\n";
+    let check =
+        "\n[[checks]]\nname = 'least'\nselect = { depth = 1 }\nmetric = 'height'\nreduce = 'min'\nat_least = 11.05\n";
     let text = noisy(10).replace("at_least = 1.5", "at_least = 1.1");
     let (verdict_, why) = verdict(&(text.clone() + check));
     assert_eq!(verdict_, Verdict::Inconclusive, "{why}");
@@ -65,7 +66,8 @@ fn a_selection_that_leaves_too_much_or_nothing_is_refused() {
         assert!(format!("{error:#}").contains(want), "{error:#}");
     }
     // No volume is known at depth 2.5.
-    let project = Project::new(&PLAIN.replace("metric = \"height\"\nreduce = \"min\"", "metric = \"volume\"\nreduce = \"min\""));
+    let project =
+        Project::new(&PLAIN.replace("metric = \"height\"\nreduce = \"min\"", "metric = \"volume\"\nreduce = \"min\""));
     let error = strata_report::result::of_run(project.root(), &project.experiment(), &project.run()).err().unwrap();
     assert!(format!("{error:#}").contains("have no volume"), "{error:#}");
 }
