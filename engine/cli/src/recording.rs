@@ -64,15 +64,17 @@ impl Target {
         Ok(PartFile::create(&self.path, self.replace)?)
     }
 
-    /// Records what the engine does from now on.
+    /// Records what the engine does from now on. `hardware` is the machine's profile, if it was measured.
     pub(crate) fn record<'e>(
         &self,
         gguf: &Gguf,
         engine: &'e Engine<CpuOps>,
         settings: &Settings,
+        hardware: Option<String>,
     ) -> Result<Tracing<'e>> {
         let program = concat!("strata ", env!("CARGO_PKG_VERSION"));
-        let about = About::of(gguf, engine, program, knobs(engine, settings))?;
+        let mut about = About::of(gguf, engine, program, knobs(engine, settings))?;
+        about.meta.hardware = hardware;
         let file = self.create()?;
         let (recorder, recording) = Recording::start(file, about, settings.engine.prefill_chunk)?;
         engine.record(recorder);

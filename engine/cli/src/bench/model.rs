@@ -180,7 +180,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
 
     let model = report::model(&gguf);
     started.say(&headline(&model, &engine))?;
-    let tracing = target.map(|target| target.record(&gguf, &engine, &settings)).transpose()?;
+    let tracing = target.map(|target| target.record(&gguf, &engine, &settings, None)).transpose()?;
     // Otherwise the lines show how far it is.
     let bar = load::bar("measuring", "repetitions", !started.json);
     bar.set_length((plan.repetitions * plan.prompts.len()) as u64);

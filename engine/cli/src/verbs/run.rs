@@ -125,7 +125,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     } else {
         CheckpointParams { every: c.checkpoint_every, count: c.checkpoints, bytes: c.checkpoint_ram << 20 }
     };
-    let tracing = target.map(|target| target.record(&gguf, &engine, &settings)).transpose()?;
+    let tracing = target.map(|target| target.record(&gguf, &engine, &settings, None)).transpose()?;
     let session = engine.session(context, settings.engine.prefill_chunk);
     let session = session.with_checkpoints(checkpoints).with_speculation(load::speculation(&settings));
     let mut on = match &prompt {

@@ -230,11 +230,7 @@ fn a_broken_off_trace_is_read_with_a_warning_and_a_damaged_one_is_refused() {
             "byte 0: found something else, expected a trace, which begins with STRATATR",
         ),
         ("empty", b"", "byte 0: found something else, expected a trace"),
-        (
-            "t.jsonl",
-            b"{\"a\": 1}\n",
-            "line 1, column 4: found unknown field `a`, expected `strata_trace` or `meta`",
-        ),
+        ("t.jsonl", b"{\"a\": 1}\n", "line 1, column 4: found unknown field `a`, expected `strata_trace` or `meta`"),
     ] {
         let path = dir.path().join(name);
         std::fs::write(&path, content).unwrap();

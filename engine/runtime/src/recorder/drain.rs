@@ -98,7 +98,9 @@ impl<W: Write + Send + 'static> Recording<W> {
 
     /// [`Recording::start`] with a ring of so many bytes.
     pub(super) fn with_ring(out: W, about: About, rows: usize, ring: usize) -> Result<(Box<Recorder>, Recording<W>)> {
-        let writer = TraceWriter::new(out, about.meta.clone())?;
+        let mut writer = TraceWriter::new(out, about.meta.clone())?;
+        // Whatever comes, the file is a trace.
+        writer.flush()?;
         let message = Vec::with_capacity(LENGTH + most_bytes(&about.meta, rows, 0));
         let notes = Notes::new(&about, rows);
         let (producer, consumer) = RingBuffer::new(ring);

@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use strata_config::registry::MODEL;
-use strata_config::{Settings, Verb};
+use strata_config::{HardwareProfile, Settings, Verb};
 use strata_gguf::{Special, Tokenizer};
 use strata_model::CpuOps;
 use strata_runtime::{Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, Session};
@@ -58,6 +58,13 @@ pub(super) fn command() -> Command {
         .arg(number("prompt-tokens", "128", "Tokens that each reads"))
         .arg(number("output-tokens", "128", "Tokens that each writes, with --prompt at most"))
         .arg(number("skip", "0", "Pass over the text of so many requests first"))
+        .arg(
+            Arg::new("hardware")
+                .long("hardware")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("The machine's profile, as `strata bench hardware` writes it, to be kept in the trace"),
+        )
         .after_help(AFTER);
     flags::add(command, Verb::Bench)
 }
@@ -103,6 +110,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<()> {
     load::isa(&settings)?;
     let out = matches.get_one::<PathBuf>("out").cloned().unwrap_or_default();
     let target = Target::new(&out, matches.get_flag("force"))?;
+    let hardware = matches.get_one::<PathBuf>("hardware").map(|path| HardwareProfile::from_file(path)).transpose()?;
+    let hardware = hardware.map(|profile| profile.to_toml());
     let gguf = builtin::open_model(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
     let corpus = matches.get_one::<PathBuf>("corpus");
@@ -130,7 +139,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<()> {
     load::missing_drafts(&engine, &settings).into_iter().for_each(|w| note(&format!("warning: {w}")));
     let _pinned = pool.pin_caller();
 
-    let tracing = target.record(&gguf, &engine, &settings)?;
+    let tracing = target.record(&gguf, &engine, &settings, hardware)?;
     let bar = load::bar("recording", "requests", false);
     bar.set_length(plan.requests as u64);
     let outcome = (0..plan.requests).try_for_each(|request| {
