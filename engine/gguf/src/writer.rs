@@ -1,7 +1,7 @@
 //! Writes GGUF files and sets of shards: for tests, tools and conversions.
 
 use crate::encode::{put_meta, put_str};
-use crate::error::{Error, Result, show_text};
+use crate::error::{Error, Result, show_path, show_text};
 use crate::file::Gguf;
 use crate::header::{self, check_shape};
 use crate::names::ShardName;
@@ -126,16 +126,14 @@ impl Writer {
         self.add(name, dims, ty, Source::Zeros)
     }
 
-    /// Adds a tensor under a name of its own, converted to a type when it is written, a piece at a time.
+    /// Adds a tensor under a name of its own, converted to a type when it is written, a piece at a time. Its values must
+    /// be finite, before and after; what is wrong with them is said then, with the name that the tensor has itself.
     ///
     /// # Errors
     ///
     /// When the name was used before, or the type has no encoder or cannot hold rows of this length.
     pub fn converted(&mut self, name: &str, tensor: &Tensor, ty: GgmlType) -> Result<&mut Self> {
-        if tensor.ty() == ty {
-            return self.add(name, tensor.dims(), ty, Source::Tensor(tensor.clone()));
-        }
-        if !quant::can_encode(ty) {
+        if tensor.ty() != ty && !quant::can_encode(ty) {
             return Err(self.meta.invalid(format!("tensor {} cannot be written as {ty}", show_text(name))));
         }
         self.add(name, tensor.dims(), ty, Source::Converted(tensor.clone(), ty))
@@ -197,7 +195,8 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// When the file cannot be written, or a converted tensor holds a value that its new type cannot hold.
+    /// When the file cannot be written, something that is no regular file has its name, or a converted tensor holds a
+    /// value that is not finite or that its new type cannot hold.
     pub fn write_with(&self, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
         self.plan(&self.meta, &self.tensors)?.write(path, progress)
     }
@@ -303,11 +302,16 @@ impl Plan<'_> {
         out.flush()
     }
 
-    /// The file may be one that is mapped as the source of the copy: it is replaced, never truncated.
+    /// The file may be one that is mapped as the source of the copy: it is replaced, never truncated. What is no regular
+    /// file (a link, a pipe, a device) is not replaced: nobody means that.
     fn write(&self, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
+        let part = unfinished(path);
+        for path in [path, &part] {
+            if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+                let what = "not a regular file, so it is not replaced".to_owned();
+                return Err(Error::Invalid { file: show_path(path), what });
+            }
+        }
         let failed = |source| Error::Io { action: "write", path: path.to_path_buf(), source };
         let mut file = File::create(&part).map_err(failed)?;
         let written = file.set_len(self.total).and_then(|()| self.emit(&mut file, progress));
@@ -319,7 +323,14 @@ impl Plan<'_> {
     }
 }
 
-/// Writes a tensor in another type, some rows at a time.
+/// What a file is called until it is complete.
+fn unfinished(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
+/// Writes a tensor in another type, or in its own, some rows at a time. All of it must be finite.
 fn convert(tensor: &Tensor, ty: GgmlType, out: &mut impl Write, progress: &mut dyn FnMut(u64)) -> std::io::Result<()> {
     let failed = |e: String| std::io::Error::other(format!("tensor {}: {e}", show_text(tensor.name())));
     let too_long = || failed("a row is too large for memory".into());
@@ -330,10 +341,29 @@ fn convert(tensor: &Tensor, ty: GgmlType, out: &mut impl Write, progress: &mut d
         .ok_or_else(too_long)?;
     let rows = (PIECE / row_len.max(1)).max(1);
     let mut values = Vec::new();
-    for piece in tensor.data().chunks(rows.checked_mul(row_bytes).ok_or_else(too_long)?) {
+    for (number, piece) in tensor.data().chunks(rows.checked_mul(row_bytes).ok_or_else(too_long)?).enumerate() {
         values.resize(piece.len() / row_bytes * row_len, 0.0);
         quant::decode(tensor.ty(), piece, &mut values).map_err(|e| failed(e.to_string()))?;
-        let blocks = quant::encode(ty, &values).map_err(|e| failed(e.to_string()))?;
+        let value = |at: usize| format!("value {} is {}", number * rows * row_len + at, values[at]);
+        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+            return Err(failed(format!("{}, expected finite numbers", value(at))));
+        }
+        if tensor.ty() == ty {
+            out.write_all(piece)?;
+            progress(piece.len() as u64);
+            continue;
+        }
+        let cannot = |at: usize| failed(format!("{}, which {ty} cannot hold", value(at)));
+        let blocks = quant::encode(ty, &values).map_err(|e| match e {
+            quant::EncodeError::OutOfRange { index, .. } => cannot(index),
+            e => failed(e.to_string()),
+        })?;
+        // Types without a scale take what is too large for an infinity.
+        let blocks_of_one = ty.block_values() == 1;
+        if blocks_of_one && quant::nonfinite_blocks(ty, &blocks).map_err(|e| failed(e.to_string()))? > 0 {
+            let largest = (0..values.len()).max_by(|&a, &b| values[a].abs().total_cmp(&values[b].abs()));
+            return Err(cannot(largest.unwrap_or(0)));
+        }
         out.write_all(&blocks)?;
         progress(blocks.len() as u64);
     }

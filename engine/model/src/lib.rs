@@ -44,8 +44,8 @@ mod window;
 pub use config::{ARCHITECTURE, Attention, Delta, Indexer, LayerKind, ModelConfig, NgramConfig};
 pub use cpu::CpuOps;
 pub use draft::{
-    Candidates, Draft, DraftLayer, DraftLimits, DraftSnapshot, DraftState, HiddenNorm, draft_from_safetensors,
-    pack_draft,
+    Candidates, Draft, DraftLayer, DraftLimits, DraftSnapshot, DraftState, HiddenNorm, check_draft_layer,
+    draft_from_safetensors, pack_draft,
 };
 pub use error::{Error, Result};
 pub use forward::{Model, Observer, Output, Silent, Want};

@@ -8,7 +8,7 @@ mod common;
 use common::{data, load, nano};
 use std::path::Path;
 use strata_gguf::{GgmlType, Gguf, SafeTensors, Value, Writer};
-use strata_model::{CpuOps, DraftLayer, Model, draft_from_safetensors, pack_draft};
+use strata_model::{CpuOps, DraftLayer, Model, check_draft_layer, draft_from_safetensors, pack_draft};
 
 /// The safetensors of the built-in model's draft layer: header and data.
 struct Checkpoint {
@@ -33,6 +33,25 @@ impl Checkpoint {
     /// Gives a tensor another shape of as many values.
     fn reshape(&mut self, name: &str, shape: &[u64]) {
         self.header[name]["shape"] = serde_json::json!(shape);
+    }
+
+    /// Gives the first values of a tensor, in BF16, other bits.
+    fn overwrite(&mut self, name: &str, at: usize, bits: u16) {
+        let start = self.header[name]["data_offsets"][0].as_u64().unwrap() as usize + 2 * at;
+        self.data[start..start + 2].copy_from_slice(&bits.to_le_bytes());
+    }
+
+    /// Leaves half of a tensor: the shape, and as many values.
+    fn cut(&mut self, name: &str, shape: &[u64]) {
+        let len = 2 * shape.iter().product::<u64>() as usize;
+        let start = self.data.len();
+        self.data.extend(vec![0; len]);
+        // Ranges must follow each other without gaps, so what it had becomes another tensor of the model.
+        let old = self.header[name].clone();
+        self.header.insert(format!("model.was.{name}"), old);
+        self.header[name] = serde_json::json!({
+            "dtype": "BF16", "shape": shape, "data_offsets": [start, start + len]
+        });
     }
 
     fn rename(&mut self, from: &str, to: &str) {
@@ -65,26 +84,8 @@ fn checkpoints_that_do_not_fit_are_refused_in_words() {
     let q = "mtp.layers.0.self_attn.q_proj.weight";
     says(changed(&model, |c| c.rename(q, "mtp.x")), &["mtp: tensor", q, "is missing"]);
     says(
-        changed(&model, |c| c.reshape(q, &[256, 512])),
-        &["key qwen4exp.attention.head_count is 2, but 4 in the model"],
-    );
-    let o = "mtp.layers.0.self_attn.o_proj.weight";
-    says(
-        changed(&model, |c| c.reshape(o, &[128, 512])),
-        &["blk.8.attn_output.weight is [512, 128], expected [256, 256]"],
-    );
-    says(
-        changed(&model, |c| c.reshape("mtp.layers.0.mlp.experts.gate_up_proj", &[64, 64, 512])),
-        &["ffn_gate_up_exps.weight is [512, 64, 64], expected [256, 128, 64]"],
-    );
-    says(changed(&model, |c| c.reshape("mtp.pre_fc_norm_hidden.weight", &[4, 256])), &["hyper_connection.count is 1"]);
-    says(
-        changed(&model, |c| c.reshape("mtp.fc_embedding.weight", &[128, 512])),
-        &["fc_embedding.weight is [512, 128]"],
-    );
-    says(
-        changed(&model, |c| c.reshape("mtp.layers.0.self_attn.indexer.index_qk_proj.weight", &[24, 1024])),
-        &["index_qk_proj.weight has 24 rows, expected more than the key's 32"],
+        changed(&model, |c| c.cut("mtp.layers.0.mlp.shared_expert.gate_proj.weight", &[32, 256])),
+        &["mtp.layers.0.mlp.shared_expert.gate_proj.weight is [32, 256], expected [64, 256]"],
     );
     says(
         changed(&model, |c| {
@@ -102,8 +103,71 @@ fn checkpoints_that_do_not_fit_are_refused_in_words() {
             let norm = c.header["mtp.layers.0.self_attn.q_norm.weight"]["data_offsets"][0].as_u64().unwrap() as usize;
             c.data[norm..norm + 2].copy_from_slice(&[0xc0, 0x7f]);
         }),
-        &["tensor blk.8.attn_q_norm.weight holds NaN at value 0"],
+        &["tensor mtp.layers.0.self_attn.q_norm.weight: value 0 is NaN, expected finite numbers"],
     );
+}
+
+/// Names and shapes are those of the checkpoint, where whoever reads the message looks.
+#[test]
+fn shapes_that_contradict_others_are_refused_with_the_checkpoints_names() {
+    let pack = |change: &dyn Fn(&mut Checkpoint)| {
+        let mut checkpoint = Checkpoint::read();
+        change(&mut checkpoint);
+        pack_draft(&checkpoint.open(), 8, GgmlType::Q8_0).err()
+    };
+    for (name, shape, expected) in [
+        ("fc_embedding.weight", &[128, 512][..], "[256, 256]"),
+        ("pre_fc_norm_hidden.weight", &[4, 256], "[1024]"),
+        ("hyper_connection_mixer.input_mix_weight_down.weight", &[1024, 32], "[32, 1024]"),
+        ("layers.0.mlp_hyper_connection.block_inject_weight.weight", &[1024, 4], "[4, 1024]"),
+        ("layers.0.self_attn.q_proj.weight", &[256, 512], "[512, 256]"),
+        ("layers.0.self_attn.k_proj.weight", &[256, 128], "[128, 256]"),
+        ("layers.0.self_attn.o_proj.weight", &[128, 512], "[256, 256]"),
+        ("layers.0.mlp.gate.weight", &[256, 64], "[64, 256]"),
+        ("layers.0.mlp.experts.gate_up_proj", &[64, 64, 512], "[64, 128, 256]"),
+        ("layers.0.mlp.experts.down_proj", &[64, 64, 256], "[64, 256, 64]"),
+        ("layers.0.mlp.shared_expert.gate_proj.weight", &[256, 64], "[64, 256]"),
+        ("layers.0.mlp.shared_expert.down_proj.weight", &[64, 256], "[256, 64]"),
+    ] {
+        let error = pack(&|c| c.reshape(&format!("mtp.{name}"), shape));
+        says(error, &[&format!("tensor mtp.{name} is {shape:?}, expected {expected} by the layer's other tensors")]);
+    }
+    for (name, shape, words) in [
+        ("mlp.experts.gate_up_proj", &[32, 128, 256][..], "is [32, 128, 256], expected [64, 128, 256]"),
+        ("mlp.experts.down_proj", &[32, 256, 64], "is [32, 256, 64], expected [64, 256, 64]"),
+        ("self_attn.k_norm.weight", &[32], "is [32], expected [64]"),
+        ("self_attn.q_proj.weight", &[256, 256], "is [256, 256], expected [512, 256]"),
+        ("self_attn.indexer.index_qk_proj.weight", &[48, 512], "is [48, 512], expected [N, 256] with a multiple of"),
+        ("self_attn.indexer.index_qk_proj.weight", &[32, 256], "the key's 32 as N, from 64 on"),
+        ("self_attn.indexer.index_qk_proj.weight", &[100, 256], "is [100, 256], expected [N, 256]"),
+        ("self_attn.indexer.q_layernorm.weight", &[16], "is [16], expected [32], as the key's norm"),
+    ] {
+        let error = pack(&|c| c.cut(&format!("mtp.layers.0.{name}"), shape));
+        says(error, &[&format!("tensor mtp.layers.0.{name} "), words]);
+    }
+}
+
+#[test]
+fn a_packed_layer_is_checked_without_its_model() {
+    let whole = pack_draft(&Checkpoint::read().open(), 8, GgmlType::Q8_0).unwrap().to_bytes().unwrap();
+    let whole = Gguf::from_bytes("mtp", whole).unwrap();
+    assert!(whole.is_draft_layer());
+    check_draft_layer(&whole).unwrap();
+    let mut other = Writer::new();
+    for (key, value) in whole.meta().iter() {
+        other.meta(key, value.clone()).unwrap();
+    }
+    for t in whole.tensors() {
+        let turned: Vec<u64> = t.dims().iter().rev().copied().collect();
+        let dims = if t.name() == "blk.8.ffn_gate_inp.weight" { turned.as_slice() } else { t.dims() };
+        other.tensor(t.name(), dims, t.ty(), t.data().to_vec()).unwrap();
+    }
+    let other = Gguf::from_bytes("mtp", other.to_bytes().unwrap()).unwrap();
+    let words = "tensor blk.8.ffn_gate_inp.weight is [64, 256], expected [256, 64] by the file's own dimensions";
+    says(check_draft_layer(&other).err(), &[words]);
+    let model = Gguf::open(&common::nano()).unwrap();
+    assert!(!model.is_draft_layer());
+    says(check_draft_layer(&model).err(), &["there is no draft layer in it"]);
 }
 
 #[test]
@@ -122,13 +186,33 @@ fn layers_of_another_model_are_refused() {
     says(DraftLayer::load(&other, &nano).err(), &["architecture \"llama\", expected \"qwen4exp\""]);
 }
 
-/// What no 8-bit scale can hold is found while the file is written.
+/// Whatever the type: an infinity would be kept by some, and be of no use.
 #[test]
-fn values_that_a_type_cannot_hold_are_named() {
-    let mut c = Checkpoint::read();
-    let at = c.header["mtp.layers.0.self_attn.k_proj.weight"]["data_offsets"][0].as_u64().unwrap() as usize;
-    c.data[at + 20..at + 22].copy_from_slice(&[0x80, 0x7f]);
-    let error = pack_draft(&c.open(), 8, GgmlType::Q8_0).unwrap().to_bytes().unwrap_err().to_string();
-    assert!(error.contains("tensor blk.8.attn_k.weight: ") && error.contains("inf"), "{error}");
-    says(pack_draft(&c.open(), 8, GgmlType::IQ3_S).err(), &["cannot be written as IQ3_S"]);
+fn values_that_are_not_finite_are_named_as_in_the_checkpoint() {
+    let packed = |name: &str, bits, ty| {
+        let mut c = Checkpoint::read();
+        c.overwrite(name, 10, bits);
+        pack_draft(&c.open(), 8, ty).and_then(|w| Ok(w.to_bytes()?)).unwrap_err().to_string()
+    };
+    let (inf, nan) = (0x7f80, 0x7fc0);
+    for ty in [GgmlType::Q8_0, GgmlType::BF16, GgmlType::F16, GgmlType::F32] {
+        for (name, bits, word) in [
+            ("mtp.layers.0.self_attn.k_proj.weight", inf, "value 10 is inf"),
+            ("mtp.layers.0.mlp.experts.down_proj", nan, "value 10 is NaN"),
+            ("mtp.layers.0.self_attn.indexer.index_qk_proj.weight", nan, "value 10 is NaN"),
+            ("mtp.layers.0.mlp.gate.weight", nan, "value 10 is NaN"),
+            ("mtp.pre_fc_norm_hidden.weight", inf, "value 10 is inf"),
+            ("mtp.fc_hidden.weight", inf, "value 10 is inf"),
+        ] {
+            let error = packed(name, bits, ty);
+            assert!(error.contains(&format!("tensor {name}: {word}, expected finite numbers")), "{ty}: {error}");
+        }
+    }
+    // 1e20 is a number, but none that these can hold.
+    for ty in [GgmlType::Q8_0, GgmlType::F16] {
+        let error = packed("mtp.layers.0.self_attn.k_proj.weight", 0x60ad, ty);
+        assert!(error.contains("tensor mtp.layers.0.self_attn.k_proj.weight: value 10 is "), "{error}");
+        assert!(error.contains(&format!("which {ty} cannot hold")), "{error}");
+    }
+    says(pack_draft(&Checkpoint::read().open(), 8, GgmlType::IQ3_S).err(), &["cannot be written as IQ3_S"]);
 }

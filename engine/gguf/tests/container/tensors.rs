@@ -213,3 +213,48 @@ fn tensors_are_converted_while_they_are_written() {
     assert_eq!(gguf.require("Q8_0").unwrap().data(), m.data());
     assert_eq!(gguf.require("BF16").unwrap().data(), quant::encode(GgmlType::BF16, &values).unwrap());
 }
+
+/// A type without a scale would take an infinity or a NaN without a word.
+#[test]
+fn values_that_are_not_finite_are_not_converted() {
+    for (value, from, to, words) in [
+        (f32::NAN, GgmlType::F32, GgmlType::F32, "value 70 is NaN, expected finite numbers"),
+        (f32::INFINITY, GgmlType::F32, GgmlType::F16, "value 70 is inf, expected finite numbers"),
+        (f32::NEG_INFINITY, GgmlType::BF16, GgmlType::BF16, "value 70 is -inf, expected finite numbers"),
+        (f32::NAN, GgmlType::BF16, GgmlType::Q8_0, "value 70 is NaN, expected finite numbers"),
+        (1e6, GgmlType::F32, GgmlType::F16, "value 70 is 1000000, which F16 cannot hold"),
+        (1e30, GgmlType::F32, GgmlType::Q8_0, "which Q8_0 cannot hold"),
+        (f32::MAX, GgmlType::F32, GgmlType::BF16, "which BF16 cannot hold"),
+    ] {
+        let mut values = vec![0.5; 128];
+        values[70] = value;
+        let tensor = Tensor::owned("its own name", &[64, 2], from, quant::encode(from, &values).unwrap()).unwrap();
+        let mut w = Writer::new();
+        w.converted("another", &tensor, to).unwrap();
+        says(&w.to_bytes().unwrap_err().to_string(), &["tensor its own name: ", words]);
+        let dir = folder();
+        let path = dir.path().join("m.gguf");
+        assert!(w.write(&path).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
+
+/// A name may stand for a pipe or a socket that somebody listens to, or for a link.
+#[test]
+#[cfg(unix)]
+fn only_regular_files_are_replaced() {
+    let dir = folder();
+    let at = |name: &str| dir.path().join(name);
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    std::fs::write(at("file"), "precious").unwrap();
+    std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+    std::os::unix::fs::symlink(at("file"), at("new.part")).unwrap();
+    std::fs::create_dir(at("folder")).unwrap();
+    for (name, blamed) in [("socket", "socket"), ("link", "link"), ("folder", "folder"), ("new", "new.part")] {
+        let text = Writer::new().write(&at(name)).unwrap_err().to_string();
+        says(&text, &[&format!("{blamed}: not a regular file")]);
+    }
+    assert_eq!(std::fs::read(at("file")).unwrap(), b"precious");
+    Writer::new().write(&at("file")).unwrap();
+    assert!(Gguf::open(&at("link")).is_ok());
+}

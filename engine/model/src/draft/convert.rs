@@ -1,8 +1,10 @@
 //! The draft layer of a published checkpoint, in the form of a GGUF file.
 
 use super::load::KEYS;
+use super::shapes::Dims;
 use crate::config::ARCHITECTURE;
 use crate::error::Result;
+use std::collections::BTreeMap;
 use strata_gguf::{GgmlType, Gguf, Metadata, SafeTensors, Tensor, Value, quant};
 
 /// What the names of the layer's tensors start with.
@@ -62,42 +64,85 @@ const INDEXER_PREFIX: &str = "layers.0.self_attn.indexer.";
 /// checkpoint leaves out.
 ///
 /// # Errors
-/// A tensor is missing, of a type that is not a float's, of a shape that contradicts another, or unknown.
+/// A tensor is missing, of a type that is not a float's, of a shape that contradicts another, or unknown, or a norm or
+/// router holds a value that is not finite. Messages have the checkpoint's names and shapes.
 pub fn draft_from_safetensors(source: &SafeTensors, trunk_layers: usize) -> Result<Gguf> {
     let block = format!("blk.{trunk_layers}.");
+    let mut found = BTreeMap::new();
+    for (from, to, _) in TENSORS {
+        found.insert(to, source.require(&format!("{PREFIX}{from}"))?);
+    }
+    let dims = Dims::of_checkpoint(source, &found)?;
+    dims.check(source, &found)?;
     let mut tensors = Vec::new();
     for (from, to, kind) in TENSORS {
         let tensor = source.require(&format!("{PREFIX}{from}"))?;
         let name = format!("{block}{to}");
         tensors.push(match kind {
             Matrix => tensor.part(&name, 0, tensor.dims())?,
-            Floats => floats(&name, &tensor, 0.0)?,
-            Norm => floats(&name, &tensor, 1.0)?,
+            Floats => floats(source, &name, &tensor, 0.0)?,
+            Norm => floats(source, &name, &tensor, 1.0)?,
         });
     }
     let indexer = INDEXER.map(|name| format!("{PREFIX}{INDEXER_PREFIX}{name}"));
     if source.names().any(|n| indexer.iter().any(|i| i == n)) {
         let [both, q_norm, k_norm] = &indexer;
-        let (both, k_norm) = (source.require(both)?, source.require(k_norm)?);
-        let (dim, rows, len) = (k_norm.row_len(), both.rows(), both.row_len());
-        let queries = rows.checked_sub(dim).filter(|q| *q > 0).ok_or_else(|| {
-            source.invalid(format!("tensor {} has {rows} rows, expected more than the key's {dim}", both.name()))
+        let (both, q_norm, k_norm) = (source.require(both)?, source.require(q_norm)?, source.require(k_norm)?);
+        let (dim, rows, len) = (k_norm.elements(), both.rows(), both.row_len());
+        if q_norm.elements() != dim {
+            let (name, found) = (q_norm.name(), q_norm.elements());
+            return Err(source
+                .invalid(format!("tensor {name} is [{found}], expected [{dim}], as the key's norm"))
+                .into());
+        }
+        // Rows of the queries' heads, then those of the one key.
+        let whole = len == dims.hidden() && both.dims().len() == 2;
+        let queries = rows.checked_sub(dim).filter(|q| whole && *q > 0 && q.is_multiple_of(dim)).ok_or_else(|| {
+            let found: Vec<u64> = both.dims().iter().rev().copied().collect();
+            source.invalid(format!(
+                "tensor {} is {found:?}, expected [N, {}] with a multiple of the key's {dim} as N, from {} on",
+                both.name(),
+                dims.hidden(),
+                dim.saturating_mul(2)
+            ))
         })?;
         tensors.push(both.part(&format!("{block}indexer.q_proj.weight"), 0, &[len, queries])?);
         tensors.push(both.part(&format!("{block}indexer.k_proj.weight"), queries, &[len, dim])?);
-        tensors.push(floats(&format!("{block}indexer.q_norm.weight"), &source.require(q_norm)?, 1.0)?);
-        tensors.push(floats(&format!("{block}indexer.k_norm.weight"), &k_norm, 1.0)?);
+        tensors.push(floats(source, &format!("{block}indexer.q_norm.weight"), &q_norm, 1.0)?);
+        tensors.push(floats(source, &format!("{block}indexer.k_norm.weight"), &k_norm, 1.0)?);
     }
     only_known(source, &indexer)?;
-    let meta = metadata(source, trunk_layers, &Gguf::from_tensors(Metadata::new(source.name()), tensors.clone())?)?;
-    Ok(Gguf::from_tensors(meta, tensors)?)
+    Ok(Gguf::from_tensors(metadata(source, trunk_layers, &dims)?, tensors)?)
+}
+
+/// The checkpoint's name of what is called `name` in files, with or without `blk.N.` before it.
+pub(super) fn source_name(name: &str) -> String {
+    let behind = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map_or(name, |(_, rest)| rest);
+    let indexer = match behind {
+        "indexer.q_proj.weight" | "indexer.k_proj.weight" => Some(INDEXER[0]),
+        "indexer.q_norm.weight" => Some(INDEXER[1]),
+        "indexer.k_norm.weight" => Some(INDEXER[2]),
+        _ => None,
+    };
+    match (indexer, TENSORS.iter().find(|(_, to, _)| *to == behind)) {
+        (Some(name), _) => format!("{PREFIX}{INDEXER_PREFIX}{name}"),
+        (None, Some((from, ..))) => format!("{PREFIX}{from}"),
+        (None, None) => name.to_owned(),
+    }
 }
 
 /// The values of a small tensor as f32, `plus` added to each.
-fn floats(name: &str, tensor: &Tensor, plus: f32) -> Result<Tensor> {
+fn floats(source: &SafeTensors, name: &str, tensor: &Tensor, plus: f32) -> Result<Tensor> {
     let values = decoded(tensor)?;
+    finite(tensor.name(), &values).map_err(|what| source.invalid(what))?;
     let data = values.iter().flat_map(|v| (v + plus).to_le_bytes()).collect();
     Ok(Tensor::owned(name, tensor.dims(), GgmlType::F32, data)?)
+}
+
+/// Whether all values are numbers, or which one is not.
+pub(super) fn finite(name: &str, values: &[f32]) -> std::result::Result<(), String> {
+    let wrong = values.iter().enumerate().find(|(_, v)| !v.is_finite());
+    wrong.map_or(Ok(()), |(at, v)| Err(format!("tensor {name}: value {at} is {v}, expected finite numbers")))
 }
 
 /// All values of a tensor that was opened, so its size is that of its bytes in memory.
@@ -128,31 +173,7 @@ fn only_known(source: &SafeTensors, indexer: &[String]) -> Result<()> {
 }
 
 /// What the shapes say about the model that the layer belongs to.
-fn metadata(source: &SafeTensors, trunk_layers: usize, tensors: &Gguf) -> Result<Metadata> {
-    let dim = |name: &str, i: usize| -> Result<u64> {
-        let tensor = tensors.require(&format!("blk.{trunk_layers}.{name}.weight"))?;
-        Ok(tensor.dims().get(i).copied().unwrap_or(1))
-    };
-    // Of a whole that is made of such parts.
-    let parts = |what: &str, whole: u64, part: u64| match part {
-        0 => Err(source.invalid(format!("{what} have a width of 0"))),
-        _ if whole == 0 || !whole.is_multiple_of(part) => {
-            Err(source.invalid(format!("{what}: {whole} values, expected a multiple of {part}")))
-        }
-        _ => Ok(whole / part),
-    };
-    let (hidden, width) = (dim("nextn.fc_hidden", 0)?, dim("attn_q_norm", 0)?);
-    let values = [
-        hidden,
-        parts("the residual streams", dim("nextn.hnorm", 0)?, hidden)?,
-        dim("nextn.hc_head_down", 1)?,
-        parts("the query heads, each with its gate", dim("attn_q", 1)?, 2 * width)?,
-        parts("the key heads", dim("attn_k", 1)?, width)?,
-        width,
-        dim("ffn_gate_inp", 1)?,
-        dim("ffn_down_exps", 0)?,
-        dim("ffn_down_shexp", 0)?,
-    ];
+fn metadata(source: &SafeTensors, trunk_layers: usize, dims: &Dims) -> Result<Metadata> {
     let mut meta = Metadata::new(source.name());
     meta.insert("general.architecture", Value::String(ARCHITECTURE.into()));
     let mut set = |key: &str, value: u64| -> Result<()> {
@@ -162,6 +183,6 @@ fn metadata(source: &SafeTensors, trunk_layers: usize, tensors: &Gguf) -> Result
     };
     set("block_count", trunk_layers as u64 + 1)?;
     set("nextn_predict_layers", 1)?;
-    KEYS.iter().zip(values).try_for_each(|(key, value)| set(key, value))?;
+    KEYS.iter().zip(dims.keys()).try_for_each(|(key, value)| set(key, value))?;
     Ok(meta)
 }

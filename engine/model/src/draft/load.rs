@@ -101,7 +101,7 @@ impl<O: Ops> DraftLayer<O> {
 }
 
 /// The number of the block that holds a draft layer.
-fn find(file: &Gguf) -> Result<u64> {
+pub(super) fn find(file: &Gguf) -> Result<u64> {
     let number = |name: &str| {
         let (number, rest) = name.strip_prefix("blk.")?.split_once('.')?;
         matches!(rest, "nextn.eh_proj.weight" | "nextn.fc_hidden.weight").then(|| number.parse().ok()).flatten()

@@ -18,10 +18,12 @@
 mod convert;
 mod load;
 mod pack;
+mod shapes;
 mod state;
 
 pub use convert::draft_from_safetensors;
 pub use pack::pack_draft;
+pub use shapes::check_draft_layer;
 pub use state::{DraftSnapshot, DraftState};
 
 use crate::error::{Error, Result};

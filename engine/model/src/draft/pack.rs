@@ -1,12 +1,12 @@
 //! Packs the draft layer of a published checkpoint into a GGUF file.
 
-use super::convert::{decoded, draft_from_safetensors};
+use super::convert::{decoded, draft_from_safetensors, finite, source_name};
 use crate::error::Result;
 use strata_gguf::{GgmlType, Gguf, SafeTensors, Tensor, Writer};
 
 /// A GGUF file of the draft layer of a checkpoint, ready to be written: `trunk_layers` as for
 /// [`draft_from_safetensors`], matrices as `ty` where their rows divide into its blocks. Norms and the router stay F32.
-/// Tensors are converted one piece at a time while the file is written.
+/// Tensors are converted one piece at a time while the file is written, which fails at a value that is not finite.
 ///
 /// # Errors
 /// As [`draft_from_safetensors`], or there is no encoder for `ty`.
@@ -27,7 +27,9 @@ pub fn pack_draft(source: &SafeTensors, trunk_layers: usize, ty: GgmlType) -> Re
         let vector = tensor.dims().iter().skip(1).all(|&d| d == 1);
         let exact = vector || name.ends_with("ffn_gate_inp.weight");
         let ty = if exact || ty.row_bytes(tensor.row_len()).is_none() { tensor.ty() } else { ty };
-        writer.converted(name, tensor, ty)?;
+        // Under the name that the checkpoint has for it: that is where to look when a value is wrong.
+        let called = tensor.part(&source_name(name), 0, tensor.dims())?;
+        writer.converted(name, &called, ty)?;
     }
     Ok(writer)
 }
@@ -38,6 +40,10 @@ fn join(draft: &Gguf, name: &str, a: &str, b: &str) -> Result<Tensor> {
     if a.dims() != b.dims() {
         let what = format!("{} is {:?} and {} is {:?}, expected one shape", a.name(), a.dims(), b.name(), b.dims());
         return Err(draft.invalid(what).into());
+    }
+    // Here, as each half has a name of its own.
+    for half in [a, b] {
+        finite(&source_name(half.name()), &decoded(half)?).map_err(|what| draft.invalid(what))?;
     }
     let dims = [2 * a.row_len(), a.rows()];
     if a.ty() == b.ty() {
