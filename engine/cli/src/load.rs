@@ -1,13 +1,14 @@
 //! From an open file to a loaded engine, with a progress bar.
 
 use crate::builtin;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use strata_config::registry::{DRAFT, SPEC};
 use strata_config::{Origin, Settings};
 use strata_cpu::{Cpu, Isa};
-use strata_gguf::{Gguf, SafeTensors};
+use strata_gguf::{Gguf, ModelFiles, SafeTensors, models_in, show_path};
 use strata_model::{CpuOps, HiddenNorm, draft_from_safetensors};
 use strata_policy::window::{Settings as PolicySettings, Source};
 use strata_runtime::{DraftNorm, Engine, SpecSampling, SpeculationParams};
@@ -73,6 +74,7 @@ enum DraftFile {
 /// Finds the draft layer: the one that was named, the built-in model's, the model file's own, or one beside it.
 fn draft_file(gguf: &Gguf, settings: &Settings) -> Result<Option<DraftFile>> {
     if let Some(path) = &settings.speculation.draft_model {
+        let path = if path.is_dir() { &packed_in(path)?.unwrap_or_else(|| path.clone()) } else { path };
         let safetensors = path.is_dir() || path.extension().is_some_and(|e| e == "safetensors" || e == "json");
         return Ok(Some(match safetensors {
             true => DraftFile::Checkpoint(SafeTensors::open(path, "mtp.")?),
@@ -91,6 +93,20 @@ fn draft_file(gguf: &Gguf, settings: &Settings) -> Result<Option<DraftFile>> {
         Some(path) => Ok(Some(DraftFile::Packed(Gguf::open(&path)?))),
         None => Ok(None),
     }
+}
+
+/// The packed draft layer of a folder: the one of the usual name, or the only one.
+fn packed_in(folder: &Path) -> Result<Option<PathBuf>> {
+    let usual = folder.join(BESIDE);
+    if usual.exists() {
+        return Ok(Some(usual));
+    }
+    let mut layers: Vec<PathBuf> =
+        models_in(folder)?.into_iter().filter(ModelFiles::is_draft_layer).flat_map(|m| m.paths).collect();
+    if let [_, _, ..] = layers.as_slice() {
+        bail!("{} holds {} draft layers, name one of them", show_path(folder), layers.len());
+    }
+    Ok(layers.pop())
 }
 
 /// What the user should know about drafts: that there is no draft layer where one was asked for.

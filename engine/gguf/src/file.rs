@@ -50,9 +50,21 @@ pub(crate) struct OneFile {
     pub(crate) header: Header,
 }
 
+/// Whether tensors of these names are a draft layer without a model.
+pub(crate) fn is_draft_layer<'a>(names: impl Iterator<Item = &'a str>) -> bool {
+    let mut drafts = false;
+    for name in names {
+        if name == "token_embd.weight" {
+            return false;
+        }
+        drafts |= name.starts_with("blk.") && name.contains(".nextn.");
+    }
+    drafts
+}
+
 impl Gguf {
     /// Opens a model by any of: its file, any shard of its set, or a folder that holds one model and nothing that could be
-    /// taken for a second.
+    /// taken for a second. A draft layer alone (see [`Gguf::is_draft_layer`]) is not taken for one beside a model.
     ///
     /// Files are mapped, not read: opening touches the pages of the headers only.
     ///
@@ -171,6 +183,12 @@ impl Gguf {
     /// that is not here was never written.
     pub fn require(&self, name: &str) -> Result<&Tensor> {
         self.tensor(name).ok_or_else(|| self.invalid(format!("tensor {} is missing", show_text(name))))
+    }
+
+    /// Whether this is a draft layer alone: tensors for the prediction of further tokens (`blk.N.nextn.*`), and no
+    /// embedding, which every model has.
+    pub fn is_draft_layer(&self) -> bool {
+        is_draft_layer(self.tensors.iter().map(Tensor::name))
     }
 
     /// All tensors, in the order of the files and of their headers.

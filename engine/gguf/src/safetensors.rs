@@ -29,6 +29,7 @@ pub struct SafeTensors {
     name: String,
     entries: BTreeMap<String, Entry>,
     backings: Vec<Arc<Backing>>,
+    files: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl SafeTensors {
         } else {
             vec![path.to_path_buf()]
         };
-        let mut all = SafeTensors { name: show_path(path), entries: BTreeMap::new(), backings: Vec::new() };
+        let mut all = SafeTensors::empty(show_path(path));
         for path in paths {
             let shown = show_path(&path);
             let info = std::fs::metadata(&path).map_err(|e| cannot("open", &path, e))?;
@@ -70,6 +71,7 @@ impl SafeTensors {
             let file = File::open(&path).map_err(|e| cannot("open", &path, e))?;
             let backing = if info.len() == 0 { Backing::Static(&[]) } else { Backing::map(&path, &file)? };
             all.add(&shown, backing, prefix)?;
+            all.files.push(path);
         }
         Ok(all)
     }
@@ -81,9 +83,13 @@ impl SafeTensors {
     /// As [`SafeTensors::open`].
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<SafeTensors> {
         let name = show_text(name);
-        let mut all = SafeTensors { name: name.clone(), entries: BTreeMap::new(), backings: Vec::new() };
+        let mut all = SafeTensors::empty(name.clone());
         all.add(&name, Backing::Owned(bytes), "")?;
         Ok(all)
+    }
+
+    fn empty(name: String) -> SafeTensors {
+        SafeTensors { name, entries: BTreeMap::new(), backings: Vec::new(), files: Vec::new() }
     }
 
     fn add(&mut self, shown: &str, backing: Backing, prefix: &str) -> Result<()> {
@@ -114,6 +120,11 @@ impl SafeTensors {
     /// The name for messages: the path as given, invisible characters escaped.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The files that were opened; none for bytes in memory.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// The names of all tensors, sorted.

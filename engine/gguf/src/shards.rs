@@ -4,7 +4,7 @@
 //! Only the first carries anything else. The stem of the names is not in the headers, so a set may be renamed as a whole.
 
 use crate::error::{Error, Result, show_path, show_text};
-use crate::file::{Gguf, OneFile};
+use crate::file::{Gguf, OneFile, is_draft_layer};
 use crate::names::{ShardName, file_name, is_partial, split_extension};
 use crate::value::Metadata;
 use std::collections::HashMap;
@@ -33,6 +33,13 @@ impl ModelFiles {
     /// Whether every file of the model is there.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty()
+    }
+
+    /// Whether it is one file with a draft layer alone, as [`Gguf::is_draft_layer`] has it. Reads its header; a file that
+    /// cannot be read is none.
+    pub fn is_draft_layer(&self) -> bool {
+        let ([path], 1) = (self.paths.as_slice(), self.declared) else { return false };
+        OneFile::open(path).is_ok_and(|file| is_draft_layer(file.header.tensors.iter().map(|t| &*t.name)))
     }
 }
 
@@ -107,6 +114,14 @@ pub(crate) fn only_model_in(dir: &Path) -> Result<PathBuf> {
             None => invalid("the folder holds no .gguf file".into()),
         },
         several => {
+            // Only now headers are worth reading: a draft layer lies beside its model.
+            let models: Vec<&ModelFiles> = several.iter().filter(|m| !m.is_draft_layer()).collect();
+            if let [ModelFiles { paths, .. }] = models.as_slice()
+                && let Some(path) = paths.first()
+            {
+                return Ok(path.clone());
+            }
+            let several = if models.is_empty() { several.iter().collect() } else { models };
             let names: Vec<String> = several.iter().map(|m| show_text(&m.name)).collect();
             invalid(format!("the folder holds {} models, name one of them: {}", names.len(), names.join(", ")))
         }

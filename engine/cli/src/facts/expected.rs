@@ -119,9 +119,12 @@ fn is_scale(name: &str, known: &HashSet<&str>) -> bool {
 
 /// The names of all tensors the engine needs, in the order of layers.
 fn expected(gguf: &Gguf, layers: &Layers) -> Vec<String> {
-    let mut names: Vec<String> = GLOBAL.iter().map(ToString::to_string).collect();
-    if !layers.ngram.is_empty() {
-        names.push("per_layer_token_embd.weight".into());
+    let mut names = Vec::new();
+    if !gguf.is_draft_layer() {
+        names.extend(GLOBAL.iter().map(ToString::to_string));
+        if !layers.ngram.is_empty() {
+            names.push("per_layer_token_embd.weight".into());
+        }
     }
     let ratios = gguf.meta().opt_u64s(&key("attention.compress_ratios")).ok().flatten().unwrap_or_default();
     let selects = ratios.iter().any(|&r| r > 0) || gguf.tensors().iter().any(|t| t.name().contains(".indexer."));

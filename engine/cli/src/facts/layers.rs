@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 /// The layers of the model.
 #[derive(Debug, Serialize)]
 pub(crate) struct Layers {
-    /// Without draft layers.
+    /// Without draft layers, and for a draft layer alone those that come before it, of which the file has none.
     pub(crate) trunk: usize,
     pub(crate) draft: usize,
     pub(crate) gdn: usize,
@@ -51,8 +51,10 @@ impl Layers {
             draft = 0;
         }
         let trunk = (blocks - draft) as usize;
-        let declared = declared_kinds(gguf, trunk, notes);
-        let mut kinds = Vec::with_capacity(trunk);
+        // A draft layer alone says how many layers come before it, and has none of them.
+        let here = if gguf.is_draft_layer() { 0 } else { trunk };
+        let declared = declared_kinds(gguf, here, notes);
+        let mut kinds = Vec::with_capacity(here);
         let mut differing = Vec::new();
         for (i, declared) in declared.into_iter().enumerate() {
             let found = kind_by_tensors(gguf, i);
@@ -69,7 +71,7 @@ impl Layers {
         Some(Layers {
             trunk,
             draft: draft as usize,
-            gdn: trunk - attention,
+            gdn: kinds.len() - attention,
             attention,
             attention_interval: interval(&kinds),
             kinds,

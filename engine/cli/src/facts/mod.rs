@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) architecture: Option<String>,
     /// Whether the engine runs this architecture.
     pub(crate) supported: bool,
+    /// Whether this is a draft layer alone, which runs beside its model.
+    pub(crate) draft_layer_only: bool,
     pub(crate) name: Option<String>,
     pub(crate) size_label: Option<String>,
     pub(crate) gguf_version: u32,
@@ -86,6 +88,7 @@ impl Facts {
         let mut facts = Facts {
             path: gguf.name().into(),
             supported,
+            draft_layer_only: gguf.is_draft_layer(),
             name: text(meta, "general.name", &mut notes),
             size_label: text(meta, "general.size_label", &mut notes),
             gguf_version: gguf.version(),

@@ -11,10 +11,20 @@ pub(super) fn of(gguf: &Gguf, facts: &Facts) -> Vec<String> {
         notes.push(unsupported(facts.architecture.as_deref()));
         return notes;
     }
+    if facts.draft_layer_only {
+        notes.push("this is a draft layer without a model: beside its model it is found as mtp.gguf or given with --draft-model".into());
+        return notes;
+    }
     notes.extend(compress_ratios(gguf, facts));
     if let Some(layers) = &facts.layers {
         if layers.draft == 0 {
-            notes.push("there is no draft layer".into());
+            let built_in = crate::builtin::is_nano(gguf);
+            let what = if built_in {
+                "the draft layer is a file of its own, built in as well"
+            } else {
+                "there is no draft layer"
+            };
+            notes.push(what.into());
         }
         if gguf.tensor("per_layer_token_embd.weight").is_some() && layers.ngram.is_empty() {
             notes.push(format!("there is an n-gram table, but key {} names no layer that uses it", key("ple.layers")));

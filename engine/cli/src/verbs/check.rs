@@ -96,6 +96,10 @@ fn loads(model: &Model<'_>) -> Result<Report> {
     if !model.facts.supported || !model.facts.tensors.missing.is_empty() {
         return Ok(Report { good: "not tried, for the reasons above".into(), problems: Vec::new() });
     }
+    if model.facts.draft_layer_only {
+        let problems = strata_model::check_draft_layer(model.gguf).err().iter().map(ToString::to_string).collect();
+        return Ok(Report { good: "a draft layer; its shapes agree, its model will be asked too".into(), problems });
+    }
     let loaded = strata_model::Model::load(model.gguf, CpuOps::new(1).without_reading(), &mut |_| ());
     let problems = loaded.err().iter().map(ToString::to_string).collect();
     Ok(Report { good: "dimensions and shapes agree".into(), problems })
@@ -103,6 +107,9 @@ fn loads(model: &Model<'_>) -> Result<Report> {
 
 /// Whether text can go in and come out.
 fn tokenizer(model: &Model<'_>) -> Result<Report> {
+    if model.facts.draft_layer_only {
+        return Ok(Report { good: "none, a draft layer has its model's".into(), problems: Vec::new() });
+    }
     let meta = model.gguf.meta();
     let template = meta.get("tokenizer.chat_template").map(|_| ChatTemplate::from_metadata(meta));
     let (good, mut problems) = match Tokenizer::from_metadata(meta) {

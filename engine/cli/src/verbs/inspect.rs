@@ -137,6 +137,15 @@ fn tokenizer(facts: &Facts) -> String {
 
 fn layer_table(layers: &Layers) -> Table {
     let mut table = Table::new("ll");
+    // A draft layer alone has none of those before it.
+    if layers.kinds.is_empty() && layers.draft > 0 {
+        table.row(["draft".into(), layers.draft.to_string()]);
+        table.row([
+            "for a model of".into(),
+            if layers.trunk == 0 { "(unknown)".into() } else { layers.trunk.to_string() },
+        ]);
+        return table;
+    }
     table.row(["total".into(), layers.trunk.to_string()]);
     table.row(["GDN".into(), layers.gdn.to_string()]);
     let every = layers.attention_interval.map_or_else(

@@ -27,7 +27,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     }
     let mut table = Table::new("lrll");
     for model in &models {
-        table.row([show_text(&model.name), output::bytes(model.bytes), shards(model), missing(model)]);
+        let remark = if model.is_draft_layer() { "draft layer".into() } else { missing(model) };
+        table.row([show_text(&model.name), output::bytes(model.bytes), shards(model), remark]);
     }
     output::emit(&table.render(0))
 }

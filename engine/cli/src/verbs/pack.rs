@@ -57,10 +57,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
     let path = |id: &str| matches.get_one::<PathBuf>(id).cloned().unwrap_or_default();
-    let (source, target) = (path("source"), path("output"));
-    if !matches.get_flag("force") && target.symlink_metadata().is_ok() {
-        bail!("{} exists already; --force replaces it", show_path(&target));
-    }
+    let (source, target) = (path("source"), target(path("output"), matches.get_flag("force"))?);
     let name = matches.get_one::<String>("type").map(String::as_str);
     let ty = TYPES.iter().find(|(n, _)| Some(*n) == name).map_or(GgmlType::Q8_0, |(_, ty)| *ty);
     let layers = trunk_layers(&source)?;
@@ -69,7 +66,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
             "warning: no config.json beside the source, so the file does not say how many layers come before it",
         );
     }
-    let writer = strata_model::pack_draft(&SafeTensors::open(&source, "mtp.")?, layers.unwrap_or(0), ty)?;
+    let tensors = SafeTensors::open(&source, "mtp.")?;
+    let mut unfinished = target.clone().into_os_string();
+    unfinished.push(".part");
+    let taken = |file: &&PathBuf| is_same(file, &target) || is_same(file, Path::new(&unfinished));
+    if let Some(file) = tensors.files().iter().chain([&source]).find(taken) {
+        bail!("{} is what is to be packed; another name is needed for the output", show_path(file));
+    }
+    let writer = strata_model::pack_draft(&tensors, layers.unwrap_or(0), ty)?;
     let bar = load::byte_bar(writer.data_bytes());
     let written = writer.write_with(&target, &mut |bytes| bar.inc(bytes));
     bar.finish_and_clear();
@@ -77,6 +81,28 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let size = output::bytes(std::fs::metadata(&target).map_or(writer.data_bytes(), |m| m.len()));
     let behind = layers.map_or_else(String::new, |n| format!(", for a model of {}", output::count(n, "layer")));
     output::emit(&format!("{}: the draft layer as {ty}, {size}{behind}", show_path(&target)))
+}
+
+/// The file to write: where a link leads, and nothing but a regular file that may be replaced.
+fn target(path: PathBuf, force: bool) -> Result<PathBuf> {
+    let Ok(found) = path.symlink_metadata() else { return Ok(path) };
+    let shown = show_path(&path);
+    let path = match found.is_symlink() {
+        true => path.canonicalize().with_context(|| format!("{shown} is a link that leads nowhere"))?,
+        false => path,
+    };
+    if !path.is_file() {
+        bail!("{shown} is not a regular file, so it is not replaced");
+    }
+    if !force {
+        bail!("{shown} exists already; --force replaces it");
+    }
+    Ok(path)
+}
+
+/// Whether two paths lead to one file that is there.
+fn is_same(a: &Path, b: &Path) -> bool {
+    a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b)
 }
 
 /// Layers of the model by the `config.json` of the source's folder; `None` when there is no such file.

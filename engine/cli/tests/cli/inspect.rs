@@ -186,3 +186,12 @@ fn another_architecture_is_shown_and_said_not_to_run() {
         "the architecture is qwen4exp2, this engine runs qwen4exp; the file may need a newer version of the engine";
     assert!(people.contains(note), "{people}");
 }
+
+/// The file has none, and whoever runs the built-in model has one all the same.
+#[test]
+fn the_built_in_models_draft_layer_is_named() {
+    let note = "the draft layer is a file of its own, built in as well";
+    assert_eq!(inspect(Path::new("nano"))["notes"], json!([note]));
+    let r = run(&["check", "nano"]);
+    assert!(r.code == Some(0) && r.out.ends_with(&format!("note  {note}\n")), "{}", r.out);
+}

@@ -75,6 +75,27 @@ fn a_listing_shows_one_model_per_set() {
     assert_eq!(set.bytes, set.paths.iter().map(|p| fs::metadata(p).unwrap().len()).sum::<u64>());
 }
 
+/// A draft layer is put beside the model that it belongs to, and must not hide it.
+#[test]
+fn a_draft_layer_beside_a_model_is_no_second_model() {
+    let dir = folder();
+    let mut draft = Writer::new();
+    draft.tensor("blk.8.nextn.eh_proj.weight", &[2, 1], GgmlType::F32, vec![0; 8]).unwrap();
+    let draft_file = dir.path().join("mtp.gguf");
+    draft.write(&draft_file).unwrap();
+    assert!(Gguf::open(dir.path()).unwrap().is_draft_layer(), "alone it is what the folder holds");
+    let mut model = Writer::new();
+    model.tensor("token_embd.weight", &[2, 1], GgmlType::F32, vec![0; 8]).unwrap();
+    model.tensor("blk.8.nextn.eh_proj.weight", &[2, 1], GgmlType::F32, vec![0; 8]).unwrap();
+    model.write(&dir.path().join("a.gguf")).unwrap();
+    let found = Gguf::open(dir.path()).unwrap();
+    assert!(!found.is_draft_layer() && found.name().ends_with("a.gguf"), "{}", found.name());
+    let drafts: Vec<bool> = models_in(dir.path()).unwrap().iter().map(|m| m.is_draft_layer()).collect();
+    assert_eq!(drafts, [false, true]);
+    model.write_split(dir.path(), "b", 2).unwrap();
+    says(&refusal(Gguf::open(dir.path())), &["the folder holds 2 models, name one of them: a, b"]);
+}
+
 #[test]
 fn all_missing_shards_are_listed_at_once() {
     let dir = folder();
