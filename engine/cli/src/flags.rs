@@ -59,8 +59,8 @@ pub(crate) fn flags_of(knob: &'static Knob, default: &str) -> Vec<Arg> {
         return vec![flag.value_name(knob.placeholder()).value_parser(value_parser!(PathBuf))];
     }
     if knob.kind != Kind::Bool {
-        // Penalties may be negative; a number never looks like a flag.
-        let signed = matches!(knob.kind, Kind::Int { .. } | Kind::Float { .. });
+        // Penalties may be negative, and others say what they take; a number never looks like a flag.
+        let signed = matches!(knob.kind, Kind::Int { .. } | Kind::IntOrAuto { .. } | Kind::Float { .. });
         return vec![flag.value_name(knob.placeholder()).allow_negative_numbers(signed)];
     }
     let no = Arg::new(no_id(knob))

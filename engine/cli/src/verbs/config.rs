@@ -6,6 +6,8 @@ use clap::{ArgMatches, Command};
 use strata_config::{Origin, Settings, Value, registry::MODEL};
 use strata_gguf::show_text;
 
+const MODEL_HELP: &str = "Count in what this model file suggests [default: nano, built in]";
+
 /// The verb's part of the command line.
 pub(crate) fn command() -> Command {
     let show = Command::new("show")
@@ -16,7 +18,7 @@ pub(crate) fn command() -> Command {
              comment.",
         )
         .arg(flags::config())
-        .args(flags::flags_of(&MODEL, "").into_iter().map(|f| f.help("Count in what this model file suggests")));
+        .args(flags::flags_of(&MODEL, "").into_iter().map(|f| f.help(MODEL_HELP).long_help(MODEL_HELP)));
     Command::new("config")
         .about("Show the settings")
         .subcommand_required(true)
@@ -28,20 +30,21 @@ pub(crate) fn command() -> Command {
 /// Prints the settings.
 pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
-    let mut settings = flags::settings(matches, None)?;
-    if let Some(path) = &settings.engine.model {
-        settings = flags::settings(matches, Some(&builtin::open_model(Some(path))?))?;
-    }
+    let settings = flags::settings(matches, None)?;
+    let model = builtin::open_model(settings.engine.model.as_deref())?;
+    let settings = flags::settings(matches, Some(&model))?;
     settings.warnings().iter().for_each(|w| output::note(&format!("warning: {w}")));
-    output::emit(&as_toml(&settings))
+    output::emit(&as_toml(&settings, builtin::is_nano(&model)))
 }
 
-/// The settings as TOML, the origin of each in a comment.
-fn as_toml(settings: &Settings) -> String {
+/// The settings as TOML, the origin of each in a comment. What suggests something about `nano` is not its file.
+fn as_toml(settings: &Settings, nano: bool) -> String {
     let line = |(knob, value): (&'static strata_config::Knob, Option<(&Value, &Origin)>)| match value {
         // A default that is written down as a value would outrank what a model file suggests.
         Some((value, origin @ (Origin::Default | Origin::Model))) => {
-            (format!("# {} = {}", knob.name(), literal(value)), origin.to_string())
+            let why = if nano && *origin == Origin::Model { builtin::suggestion(knob) } else { None };
+            let why = why.map_or_else(|| origin.to_string(), |why| format!("{origin}: {why}"));
+            (format!("# {} = {}", knob.name(), literal(value)), why)
         }
         Some((value, origin)) => (format!("{} = {}", knob.name(), literal(value)), origin.to_string()),
         None => (format!("# {} =", knob.name()), format!("not set: {}", knob.unset.unwrap_or_default())),

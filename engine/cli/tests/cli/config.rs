@@ -18,6 +18,11 @@ fn defaults_are_shown_and_can_be_read_back() {
     assert_eq!((r.code, r.err.as_str()), (Some(0), ""));
     assert_eq!(shown(&r.out, "ctx"), ("8192".into(), "default".into()));
     assert!(r.out.contains("# seed = "), "{}", r.out);
+    // What `run` does without --model: the built-in model is asked not to think, and a file is not.
+    let (value, origin) = shown(&r.out, "think");
+    assert!(value == "false" && origin.starts_with("model: the built-in nano was trained"), "{value} {origin}");
+    let file = run(&["config", "show", "--model", crate::common::nano().to_str().unwrap()]);
+    assert!(file.out.contains("# think = ") && file.out.contains("not set: as the model's"), "{}", file.out);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("mine.toml");
     std::fs::write(&path, &r.out).unwrap();

@@ -12,6 +12,7 @@ fn wrong_usage_is_2_and_says_what_is_expected() {
         (&["run", "--top-q", "1"], "'--top-p'"),
         (&["run", "--temp", "11"], "error: --temp is \"11\", expected a number from 0 to 10\n"),
         (&["run", "--top-k", "-1"], "error: --top-k is \"-1\", expected a whole number from 0 to 1000000\n"),
+        (&["run", "--spec", "-1"], "error: --spec is \"-1\", expected auto or a whole number from 0 to 15\n"),
         (&["run", "--config", "/nowhere.toml"], "error: cannot read /nowhere.toml: "),
         (&["config"], "show"),
     ] {
