@@ -9,7 +9,7 @@ mod child;
 mod side;
 
 use super::report::{Measured, Series, Started, interval};
-use super::stats::Summary;
+use super::stats::{self, Summary};
 use super::values;
 use crate::output::Table;
 use crate::{interrupt, load};
@@ -37,8 +37,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         return Err(strata_config::ConfigError::value("B", b, format!("{a}, as A is")).into());
     }
     let rounds = values::number(matches, "rounds", 1..=MOST_ROUNDS)?;
-    let started = Started::begin("ab", matches)?;
+    sides.iter().try_for_each(Side::check)?;
+    let mut started = Started::begin("ab", matches)?;
     let cancel = interrupt::handler()?;
+    if rounds < stats::LEAST {
+        started.note(format!("fewer than {} rounds cannot tell whether there is a difference", stats::LEAST));
+    }
     sides.iter().try_for_each(|side| started.say(&format!("{}: {}", side.name, side.text)))?;
 
     let mut rows: Vec<Row> = Vec::new();
@@ -94,7 +98,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
 /// What the interval of the ratio says.
 fn verdict(ratio: &Summary) -> &'static str {
     match ratio.interval {
-        None => "one round shows no difference",
+        None => "too few rounds to tell",
         Some([low, _]) if low > 1.0 => "B is faster",
         Some([_, high]) if high < 1.0 => "A is faster",
         Some(_) => "no difference",
@@ -190,6 +194,6 @@ mod tests {
         assert_eq!(verdict(Some([1.0, 1.1])), "no difference");
         assert_eq!(verdict(Some([1.01, 1.1])), "B is faster");
         assert_eq!(verdict(Some([0.8, 0.99])), "A is faster");
-        assert_eq!(verdict(None), "one round shows no difference");
+        assert_eq!(verdict(None), "too few rounds to tell");
     }
 }

@@ -136,7 +136,7 @@ fn measure(started: &mut Started, asked: &Asked, isa: Isa, cancel: &AtomicBool) 
         for &threads in &asked.threads {
             let cpu = Cpu::new(threads, isa);
             let _pinned = cpu.pool().pin_caller();
-            let samples = memory::Buffer::new(&cpu, bytes).rates(&cpu, asked.repetitions, cancel);
+            let samples = memory::Buffer::new(&cpu, bytes)?.rates(&cpu, asked.repetitions, cancel);
             interrupted(cancel)?;
             reads.push((threads, Series::new(format!("memory x {threads}"), "GB/s", samples)?));
             done(format!("memory with {}", output::count(threads, "thread")));

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::ArgMatches;
 use criterion::{BenchmarkId, Criterion, SamplingMode};
 use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -98,7 +99,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let bytes = bytes(&started.machine);
 
     // Before and after, since what else runs may come and go.
-    let mut ceiling = memory::ceiling(&cpu, &started.machine, cancel);
+    let mut ceiling = memory::ceiling(&cpu, &started.machine, cancel)?;
     let bench = Bench { dir: &dir, seconds, cancel };
     let bar = load::bar("measuring", "kernels", false);
     bar.set_length((types.len() * tokens.len()) as u64);
@@ -116,7 +117,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    ceiling.extend(memory::ceiling(&cpu, &started.machine, cancel));
+    ceiling.extend(memory::ceiling(&cpu, &started.machine, cancel)?);
     let ceiling = Series::new("memory", "GB/s", ceiling)?;
 
     show(&started, &cells, &ceiling, &format!("{}, {isa}", output::count(threads, "thread")))?;
@@ -183,14 +184,23 @@ impl Bench<'_> {
             let mut group = criterion.benchmark_group(ty.name());
             // Samples of one length: with lengths that grow, a median of rates would weigh short ones as much as long.
             group.sampling_mode(SamplingMode::Flat);
-            group.bench_function(BenchmarkId::from_parameter(tokens), |bencher| {
-                bencher.iter(|| {
-                    if !self.cancel.load(Ordering::Relaxed) {
-                        call();
-                    }
+            let measured = catch_unwind(AssertUnwindSafe(|| {
+                group.bench_function(BenchmarkId::from_parameter(tokens), |bencher| {
+                    bencher.iter(|| {
+                        if !self.cancel.load(Ordering::Relaxed) {
+                            call();
+                        }
+                    });
                 });
-            });
-            group.finish();
+            }));
+            match measured {
+                Ok(()) => group.finish(),
+                // Its end prints a line. When that panics too, on a full disk, the second panic would end the program.
+                Err(panic) => {
+                    std::mem::forget(group);
+                    resume_unwind(panic);
+                }
+            }
         })?;
         let path = self.dir.join(ty.name()).join(tokens.to_string()).join("new/sample.json");
         let text = std::fs::read_to_string(&path)

@@ -6,7 +6,7 @@ use super::{GIGA, values};
 use crate::exit::Interrupted;
 use crate::output::{self, Table};
 use crate::{interrupt, load};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ArgMatches;
 use serde_json::json;
 use std::hint::black_box;
@@ -34,10 +34,18 @@ pub(crate) struct Buffer(Vec<u64>);
 
 impl Buffer {
     /// A buffer of so many bytes, every page of it written.
-    pub(crate) fn new(cpu: &Cpu, bytes: u64) -> Buffer {
-        let mut words = vec![0u64; (bytes / 8) as usize];
+    ///
+    /// # Errors
+    /// The system does not give that much.
+    pub(crate) fn new(cpu: &Cpu, bytes: u64) -> Result<Buffer> {
+        let len = (bytes / 8) as usize;
+        // Asked for first and given back, since a vector of zeros, whose pages the threads are the first to touch, ends
+        // the program when it gets none.
+        let room = Vec::<u64>::new().try_reserve_exact(len);
+        room.ok().with_context(|| format!("the system does not give {} of memory", output::bytes(bytes)))?;
+        let mut words = vec![0u64; len];
         memory::touch(cpu, &mut words);
-        Buffer(words)
+        Ok(Buffer(words))
     }
 
     /// GB/s of each of `passes` passes, after one that is not counted; fewer when it is cancelled.
@@ -52,8 +60,8 @@ impl Buffer {
 }
 
 /// The rates that kernels are compared with.
-pub(crate) fn ceiling(cpu: &Cpu, machine: &Machine, cancel: &AtomicBool) -> Vec<f64> {
-    Buffer::new(cpu, default_size(machine)).rates(cpu, CEILING_PASSES, cancel)
+pub(crate) fn ceiling(cpu: &Cpu, machine: &Machine, cancel: &AtomicBool) -> Result<Vec<f64>> {
+    Ok(Buffer::new(cpu, default_size(machine))?.rates(cpu, CEILING_PASSES, cancel))
 }
 
 /// Bytes of a buffer that may be asked for.
@@ -108,7 +116,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         let cpu = Cpu::new(count, isa);
         cpu.pool().notes().iter().for_each(|note| started.note(note));
         let _pinned = cpu.pool().pin_caller();
-        let samples = Buffer::new(&cpu, bytes).rates(&cpu, repetitions, cancel);
+        let samples = Buffer::new(&cpu, bytes)?.rates(&cpu, repetitions, cancel);
         if samples.len() < repetitions {
             bar.finish_and_clear();
             return Err(Interrupted.into());

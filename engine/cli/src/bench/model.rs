@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use strata_config::Settings;
 use strata_gguf::Tokenizer;
-use strata_model::CpuOps;
+use strata_model::{ARCHITECTURE, CpuOps};
 use strata_runtime::{
     Answer, CheckpointParams, Engine, Finish, GenerateParams, Speculation, SpeculationParams, Timings,
 };
@@ -109,6 +109,18 @@ impl Plan {
         self.prompts.iter().max().map_or(0, |p| p + self.output)
     }
 
+    /// Fails unless the longest sequence fits the context that the model was trained for.
+    fn must_fit(&self, trained: u64) -> Result<()> {
+        if self.longest() as u64 > trained {
+            bail!(
+                "the prompt and the answer have {} tokens, and at most {trained} are expected, what the model was \
+                 trained for",
+                self.longest()
+            );
+        }
+        Ok(())
+    }
+
     /// Runs all repetitions; `done` is called with each that counts.
     fn run(
         &self,
@@ -147,31 +159,36 @@ impl Plan {
     }
 }
 
+/// What can be wrong with the command line before a model is opened.
+pub(crate) fn check(kind: Kind, matches: &ArgMatches) -> Result<Settings> {
+    Plan::of(kind, matches)?;
+    let settings = flags::settings(matches, None)?;
+    values::threads_fit(&settings)?;
+    load::isa(&settings)?;
+    Ok(settings)
+}
+
 /// Measures a model and prints a line for each repetition.
 pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     let plan = Plan::of(kind, matches)?;
     // What is wrong with the command line is said before a large file is opened.
-    let settings = flags::settings(matches, None)?;
-    values::threads_fit(&settings)?;
-    load::isa(&settings)?;
+    let settings = check(kind, matches)?;
     let target = Target::of(matches)?;
-    let gguf = builtin::open_model(settings.engine.model.as_deref())?;
+    let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
     let mut started = Started::begin(kind.name(), matches)?;
     let cancel = interrupt::handler()?;
+    // A longer text would not help, so this comes first.
+    if let Some(trained) = gguf.meta().opt_u64(&format!("{ARCHITECTURE}.context_length"))? {
+        plan.must_fit(trained)?;
+    }
     // A text that is missing or too short is worth knowing before a large model is read.
     let mut corpus = Corpus::open(plan.corpus.as_deref(), &Tokenizer::from_metadata(gguf.meta())?)?;
     let turns = plan.skip.saturating_add(plan.warm_up + plan.repetitions);
     let remedies = "fewer --repetitions, a smaller --skip, shorter --prompt-tokens";
     corpus.must_hold(turns.saturating_mul(plan.round()), remedies)?;
     let (engine, load_seconds) = load::engine(&gguf, &settings, false)?;
-    let trained = engine.model().config().context;
-    if plan.longest() > trained {
-        bail!(
-            "the prompt and the answer have {} tokens, and at most {trained} are expected, what the model was trained for",
-            plan.longest()
-        );
-    }
+    plan.must_fit(engine.model().config().context as u64)?;
     let pool = engine.model().ops().cpu().pool();
     settings.warnings().iter().chain(engine.warnings()).chain(pool.notes()).for_each(|w| started.note(w));
     load::missing_drafts(&engine, &settings).into_iter().for_each(|w| started.note(w));

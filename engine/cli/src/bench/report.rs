@@ -158,6 +158,9 @@ impl Started {
 
 /// Makes a folder for results. One that holds results is refused: they may have taken hours.
 fn prepare(dir: &Path) -> Result<()> {
+    if dir.exists() && !dir.is_dir() {
+        bail!("{} is a file, and a folder is expected", show_path(dir));
+    }
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", show_path(dir)))?;
     for name in [RESULT, SAMPLES] {
         if dir.join(name).exists() {

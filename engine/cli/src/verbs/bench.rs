@@ -22,7 +22,7 @@ machine can do to a file that predictions read.";
 
 const AFTER: &str = "\
 Figures are medians with a 95 % interval: a percentile bootstrap of the median, 10,000 resamples with a fixed seed, so \
-the same samples give the same interval. One run that others disturbed does not move a median much. A difference \
+the same samples give the same interval; fewer than 6 samples give none. One run that others disturbed does not move a median much. A difference \
 smaller than the intervals is none; `strata bench ab` says so itself.
 
 GB are 10^9 bytes. Results go to stdout, progress and notes to stderr. --json prints one document with every raw \

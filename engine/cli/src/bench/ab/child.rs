@@ -31,14 +31,28 @@ pub(super) fn run(side: &Side, round: usize, cancel: &AtomicBool) -> Result<Valu
     let status = wait(&mut child, cancel)?;
     let (out, err) = (text(out), text(err));
     if !status.success() {
-        let words = err.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
-        let words = err.lines().find(|line| line.starts_with("error: ")).unwrap_or(words);
-        bail!("{} failed: {}", what(), words.trim_start_matches("error: "));
+        bail!("{} failed: {}", what(), why(&err).unwrap_or_else(|| ended(status)));
     }
     serde_json::from_str(&out).with_context(|| format!("{}: what {} printed is no JSON", what(), side.binary.display()))
 }
 
-/// Waits for the end of a process. After Ctrl-C it is ended: a terminal tells it too, but others may not.
+/// What a process gave as its reason: its error, or else the last that it said.
+pub(super) fn why(err: &str) -> Option<String> {
+    let last = || err.lines().rev().find(|line| !line.trim().is_empty());
+    let words = err.lines().find(|line| line.starts_with("error: ")).or_else(last)?;
+    Some(words.trim_start_matches("error: ").to_owned())
+}
+
+/// How a process ended that says nothing.
+fn ended(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("signal {signal} ended it");
+    }
+    status.code().map_or_else(|| "it does not say why".to_owned(), |code| format!("it ended with exit code {code}"))
+}
+
+/// Waits for the end of a process. After Ctrl-C or SIGTERM it is ended: a terminal tells it too, but others may not.
 fn wait(child: &mut Child, cancel: &AtomicBool) -> Result<ExitStatus> {
     loop {
         if cancel.load(Ordering::Relaxed) {
@@ -65,4 +79,24 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
 
 fn text(reader: JoinHandle<Vec<u8>>) -> String {
     String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_counts_more_than_what_is_said_last() {
+        assert_eq!(why("note: x\nerror: no memory\nbye\n").as_deref(), Some("no memory"));
+        assert_eq!(why("a\nb\n\n").as_deref(), Some("b"));
+        assert_eq!(why(" \n"), None);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_process_that_says_nothing_has_its_signal_or_code_named() {
+        let status = |script: &str| Command::new("sh").args(["-c", script]).status().unwrap();
+        assert_eq!(ended(status("kill -9 $$")), "signal 9 ended it");
+        assert_eq!(ended(status("exit 3")), "it ended with exit code 3");
+    }
 }

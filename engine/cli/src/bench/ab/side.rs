@@ -1,10 +1,12 @@
 //! What one side of a comparison runs.
 
-use crate::bench::model::Kind;
+use crate::bench::model::{self, Kind};
 use crate::bench::values;
 use anyhow::{Context, Result};
+use clap::error::ErrorKind;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use strata_config::ConfigError;
 
 /// Flags that a comparison sets itself.
@@ -20,6 +22,9 @@ pub(crate) struct Side {
     pub(crate) text: String,
     /// The program.
     pub(crate) binary: PathBuf,
+    /// Whether that is not the one that is running.
+    #[serde(skip)]
+    other: bool,
     #[serde(skip)]
     pub(crate) kind: Kind,
     /// What follows `bench decode` or `bench prefill`.
@@ -60,12 +65,43 @@ impl Side {
         if let Some(flag) = OURS.iter().find(given) {
             return Err(refuse(text, &format!("no {flag}, which a comparison sets itself")).into());
         }
+        let other = binary.is_some();
         let binary = match binary {
             // A program without a folder in its name would be looked for where the shell looks for programs.
             Some(path) => path.canonicalize().with_context(|| format!("{name}: cannot find {}", path.display()))?,
             None => std::env::current_exe().context("cannot find the program that is running")?,
         };
-        Ok(Side { name, text: text.to_owned(), binary, kind, arguments })
+        Ok(Side { name, text: text.to_owned(), binary, other, kind, arguments })
+    }
+
+    /// Finds out what is wrong with the flags before a round is run. This binary reads them as it will then; another is
+    /// asked for its help behind them, which it gives only if it knows them.
+    ///
+    /// # Errors
+    /// They are wrong usage.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |what: &str| {
+            let what = what.trim_start_matches("error: ").trim_end();
+            clap::Error::raw(ErrorKind::InvalidValue, format!("{}: {what}\n", self.name)).into()
+        };
+        let arguments = self.arguments.iter().map(String::as_str);
+        if self.other {
+            let mut command = Command::new(&self.binary);
+            command.args(["bench", self.kind.name()]).args(arguments).arg("--help").stdin(Stdio::null());
+            let asked =
+                command.output().with_context(|| format!("{}: cannot run {}", self.name, self.binary.display()))?;
+            let said = || super::child::why(&String::from_utf8_lossy(&asked.stderr)).unwrap_or_default();
+            // What else it may fail at is found in its first run.
+            return if asked.status.code() == Some(2) { Err(refuse(&said())) } else { Ok(()) };
+        }
+        let words = ["bench", self.kind.name()].into_iter().chain(arguments);
+        let matches = crate::verbs::bench::command().try_get_matches_from(words);
+        let matches = matches.map_err(|e| refuse(e.to_string().lines().next().unwrap_or_default()))?;
+        let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
+        model::check(self.kind, matches).map(drop).map_err(|e| match e.downcast_ref::<ConfigError>() {
+            Some(wrong) => refuse(&wrong.to_string()),
+            None => e.context(self.name),
+        })
     }
 }
 
@@ -107,6 +143,20 @@ mod tests {
             let error = Side::parse("A", text).unwrap_err().to_string();
             assert!(error.starts_with("A is \"") && error.contains(want), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn flags_are_looked_at_before_anything_is_run() {
+        for (text, want) in [
+            ("decode --threads -1", "A: --threads is \"-1\", expected a whole number"),
+            ("decode --output-tokens 1", "A: --output-tokens is \"1\", expected a whole number from 2"),
+            ("prefill --frob", "A: unexpected argument '--frob' found"),
+        ] {
+            let error = Side::parse("A", text).unwrap().check().unwrap_err();
+            let error = error.downcast_ref::<clap::Error>().unwrap().to_string();
+            assert!(error.contains(want), "{text}: {error}");
+        }
+        Side::parse("A", "decode nowhere.gguf --threads 1").unwrap().check().unwrap();
     }
 
     proptest! {
