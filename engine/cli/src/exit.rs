@@ -1,5 +1,6 @@
 //! How the program ends: the sentence on stderr and the exit code.
 
+use crate::interrupt;
 use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ const CLOSED_PIPE: u8 = 141;
 /// The user ended it with Ctrl-C: 128 plus the number of the signal, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// The error of work that the user ended. It is not reported: who pressed Ctrl-C knows.
+/// The error of work that the user ended, or whoever sent a signal. It is not reported: who did that knows.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 
@@ -36,7 +37,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(CLOSED_PIPE);
     }
     if error.chain().any(|e| e.is::<Interrupted>()) {
-        return ExitCode::from(INTERRUPTED);
+        return ExitCode::from(interrupt::exit_code());
     }
     let mut stderr = std::io::stderr().lock();
     // Nothing is left to do when stderr is closed as well.

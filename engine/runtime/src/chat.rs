@@ -66,6 +66,11 @@ impl<'e, O: Ops> Chat<'e, O> {
         Ok(())
     }
 
+    /// Whether anything was asked that was not taken back.
+    pub fn is_empty(&self) -> bool {
+        !self.messages.iter().any(|m| m.get("role").and_then(Value::as_str) == Some("user"))
+    }
+
     /// The system message.
     pub fn system(&self) -> Option<&str> {
         self.options.system.as_deref()

@@ -140,25 +140,59 @@ impl Parking {
         Parking { folder: folder.into(), model, limit }
     }
 
+    /// Makes a folder for conversations if there is none, and finds out whether one can be written there.
+    ///
+    /// # Errors
+    /// It cannot be made or written in.
+    pub fn prepare(folder: &Path) -> Result<()> {
+        if folder.exists() && !folder.is_dir() {
+            let error = io::Error::new(io::ErrorKind::NotADirectory, "it is a file, and a folder is expected");
+            return Err(failed("cannot keep conversations in", folder, error));
+        }
+        fs::create_dir_all(folder).map_err(|e| failed("cannot make", folder, e))?;
+        let tried = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder);
+        tried.map(drop).map_err(|e| failed("cannot write in", folder, e))
+    }
+
     /// The conversation of this model that was parked last. One whose header cannot be read counts: better a sentence
     /// about it than an older conversation in its place.
     ///
     /// # Errors
     /// The folder is there but cannot be read.
     pub fn newest(&self) -> Result<Option<PathBuf>> {
+        Ok(self.of_this_model(true)?.pop())
+    }
+
+    /// The conversation of this model that was parked last before another was, among those whose headers can be read.
+    ///
+    /// # Errors
+    /// The folder is there but cannot be read.
+    pub fn before(&self, file: &Path) -> Result<Option<PathBuf>> {
+        let files = self.files().map_err(|e| failed("cannot read", &self.folder, e))?;
+        let older: Vec<PathBuf> = files.into_iter().map(|f| f.path).take_while(|path| path != file).collect();
+        Ok(self.of_this_model(false)?.into_iter().rfind(|path| older.contains(path)))
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Files of this model, the oldest first, and those of which that cannot be told if `doubtful` ones are wanted.
+    fn of_this_model(&self, doubtful: bool) -> Result<Vec<PathBuf>> {
         let files = match self.files() {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             files => files.map_err(|e| failed("cannot read", &self.folder, e))?,
         };
-        let of_another = |path: &Path| {
+        let ours = |path: &Path| {
             let header = File::open(path).ok().and_then(|mut file| {
                 let mut bytes = [0; HEADER];
                 file.read_exact(&mut bytes).ok()?;
                 Header::from_bytes(&bytes).ok()
             });
-            header.is_some_and(|h| h.model != self.model)
+            header.map_or(doubtful, |h| h.model == self.model)
         };
-        Ok(files.into_iter().rev().map(|f| f.path).find(|path| !of_another(path)))
+        Ok(files.into_iter().map(|f| f.path).filter(|path| ours(path)).collect())
     }
 
     /// Parks a conversation with a note of the caller's, in the file it was resumed from or else in a new one.

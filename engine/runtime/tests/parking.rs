@@ -193,6 +193,42 @@ fn a_folder_keeps_to_its_limit_and_knows_its_newest() {
 }
 
 #[test]
+fn a_folder_knows_which_conversation_came_before() {
+    let engine = engine(&tiny());
+    let dir = tempfile::tempdir().unwrap();
+    let parking = parking(dir.path());
+    let mut session = engine.session(64, 8);
+    generate(&mut session, &noise(1, 20), 4);
+    let paths: Vec<PathBuf> = (0..3).map(|_| parking.save(&session, b"", None).unwrap().path).collect();
+    let before = |of: &PathBuf| parking.before(of).unwrap();
+    assert_eq!(
+        (before(&paths[2]), before(&paths[1]), before(&paths[0])),
+        (Some(paths[1].clone()), Some(paths[0].clone()), None)
+    );
+    // One that is damaged at its head is none to go on in.
+    std::fs::write(&paths[1], "x").unwrap();
+    let times = std::fs::FileTimes::new().set_modified(std::fs::metadata(&paths[0]).unwrap().modified().unwrap());
+    std::fs::File::options().append(true).open(&paths[1]).unwrap().set_times(times).unwrap();
+    assert_eq!(before(&paths[2]), Some(paths[0].clone()));
+}
+
+#[test]
+fn a_folder_is_tried_before_there_is_anything_to_keep() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("a/b");
+    Parking::prepare(&folder).unwrap();
+    Parking::prepare(&folder).unwrap();
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    let file = dir.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    let text = Parking::prepare(&file).unwrap_err().to_string();
+    assert!(text.contains("file: it is a file, and a folder is expected"), "{text}");
+    let text = Parking::prepare(&file.join("x")).unwrap_err().to_string();
+    assert!(text.starts_with("cannot make "), "{text}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
 fn a_chat_goes_on_another_day() {
     let engine = engine(&nano());
     let dir = tempfile::tempdir().unwrap();

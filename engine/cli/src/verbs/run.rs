@@ -11,14 +11,15 @@ use crate::recording::{self, Target};
 use crate::{flags, interrupt, load};
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use kept::Kept;
 use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
 use strata_config::{Settings, Verb};
 use strata_gguf::Special;
 use strata_model::CpuOps;
 use strata_runtime::{
-    Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, SamplingParams, Session,
+    Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, Parking, SamplingParams, Session,
 };
 
 const EXAMPLES: &str = "\
@@ -62,9 +63,13 @@ pub(crate) fn command() -> Command {
         .arg(
             Arg::new("resume")
                 .long("resume")
-                .action(ArgAction::SetTrue)
+                .value_name("FILE")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value(kept::NEWEST)
+                .value_parser(value_parser!(PathBuf))
                 .conflicts_with("raw")
-                .help("Go on in the conversation that was kept last; needs --park"),
+                .help("Go on in the conversation that was kept last, or in this one; needs --park"),
         )
         .args(recording::args())
         .after_help(format!("{}\n\n{EXAMPLES}", flags::SETTINGS_HELP));
@@ -79,13 +84,15 @@ struct Options {
     raw: bool,
     json: bool,
     quiet: bool,
-    resume: bool,
+    /// The file to resume; [`kept::NEWEST`] for the last.
+    resume: Option<PathBuf>,
 }
 
 /// Answers the prompt, or talks.
 pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let flag = |name| matches.get_flag(name);
-    let options = Options { raw: flag("raw"), json: flag("json"), quiet: flag("quiet"), resume: flag("resume") };
+    let resume = matches.get_one::<PathBuf>("resume").cloned();
+    let options = Options { raw: flag("raw"), json: flag("json"), quiet: flag("quiet"), resume };
     // What the model file suggests is known only once it is open; everything else can be wrong before that.
     let settings = flags::settings(matches, None)?;
     let prompt = prompt(matches)?;
@@ -97,12 +104,18 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         let message = format!("{flag} needs a prompt, as an argument or on stdin\n");
         return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
     }
-    if options.resume && settings.cache.park.is_none() {
+    if options.resume.is_some() && settings.cache.park.is_none() {
         let message = "--resume needs --park, the folder of the conversations\n";
         return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
     }
     let target = Target::of(matches)?;
-    let gguf = builtin::open_model(settings.engine.model.as_deref())?;
+    // A folder that cannot be used must not be found when there is a conversation to lose.
+    if let Some(folder) =
+        settings.cache.park.as_ref().filter(|f| !options.raw && (options.resume.is_none() || f.exists()))
+    {
+        Parking::prepare(folder)?;
+    }
+    let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
     settings.said_of_results().filter(|_| !options.quiet).iter().for_each(|line| note(line));
     let mut warnings = settings.warnings().to_vec();
@@ -132,7 +145,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         Some(_) if options.raw => On::Raw(Box::new(session)),
         _ => {
             let chat = chat(session, &settings);
-            On::Chat(Box::new(Kept::new(&gguf, chat, &settings, options.resume, options.quiet)?))
+            On::Chat(Box::new(Kept::new(&gguf, chat, &settings, options.resume.as_deref(), options.quiet)?))
         }
     };
     let outcome = match prompt {

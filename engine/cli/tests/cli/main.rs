@@ -11,5 +11,7 @@ mod inspect;
 mod list;
 mod pack;
 mod run;
+#[cfg(unix)]
+mod talk;
 mod trace;
 mod usage;

@@ -129,6 +129,7 @@ fn a_kept_conversation_goes_on() {
     assert_eq!(files.len(), 1, "{files:?}");
     // A damaged file is refused with its name, and stays as it is.
     let mut bytes = std::fs::read(&files[0]).unwrap();
+    let whole = bytes.clone();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&files[0], &bytes).unwrap();
@@ -136,11 +137,55 @@ fn a_kept_conversation_goes_on() {
     assert_eq!((r.code, r.out.as_str(), r.err.lines().count()), (Some(1), "", 1), "{}", r.err);
     assert!(r.err.contains("cannot be resumed") && r.err.contains("damaged"), "{}", r.err);
     assert_eq!(std::fs::read(&files[0]).unwrap(), bytes);
+    // With an older one beside it, that is named, and can be chosen.
+    std::fs::write(&files[0], &whole).unwrap();
+    let second = run(&[&["run", "--quiet"], &park[..], &[QUESTION]].concat());
+    assert_eq!((second.code, second.err.as_str()), (Some(0), ""));
+    let newest = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).find(|p| *p != files[0]).unwrap();
+    std::fs::write(&newest, &bytes).unwrap();
+    let r = run(&[&["run", "--resume"], &park[..], &[QUESTION]].concat());
+    let hint = format!("; --resume={} goes on in the one kept before it", files[0].display());
+    assert!(r.code == Some(1) && r.err.contains("damaged") && r.err.contains(&hint), "{}", r.err);
+    for name in [files[0].to_str().unwrap(), files[0].file_name().unwrap().to_str().unwrap()] {
+        let v = json(&[&[format!("--resume={name}").as_str()], &park[..], &["What is the capital of Italy?"]].concat());
+        assert!(v["timings"]["cached_tokens"].as_u64().unwrap() > 19, "{v}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
     for args in [&["run", "--resume", QUESTION][..], &["run", "--raw", "--park", "x", QUESTION]] {
         let r = run(args);
         assert_eq!((r.code, r.out.as_str()), (Some(2), ""), "{}", r.err);
         assert!(r.err.contains("--park"), "{}", r.err);
     }
+}
+
+/// Before the model is loaded, not when there is a conversation to lose.
+#[test]
+fn a_folder_that_cannot_keep_conversations_is_said_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let below = file.join("chats");
+    for (folder, word) in [(&file, "it is a file, and a folder is expected"), (&below, "cannot make")] {
+        let r = run(&["run", "--model", "nowhere.gguf", "--park", folder.to_str().unwrap(), QUESTION]);
+        assert_eq!((r.code, r.out.as_str()), (Some(1), ""));
+        assert!(r.err.contains(word) && !r.err.contains("nowhere"), "{}", r.err);
+    }
+}
+
+#[test]
+fn a_draft_layer_that_fails_is_said_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = std::fs::read(nano().with_file_name("nano-mtp.safetensors")).unwrap();
+    let len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + len]).unwrap();
+    let range = &header["mtp.layers.0.self_attn.o_proj.weight"]["data_offsets"];
+    let [from, to] = [0, 1].map(|i| 8 + len + range[i].as_u64().unwrap() as usize);
+    bytes[from..to].as_chunks_mut::<2>().0.fill(0x7fc0u16.to_le_bytes());
+    let damaged = dir.path().join("damaged.safetensors");
+    std::fs::write(&damaged, bytes).unwrap();
+    let r = run(&["run", "--quiet", "--draft-model", damaged.to_str().unwrap(), QUESTION]);
+    assert_eq!((r.code, r.out.as_str()), (Some(0), ANSWER), "{}", r.err);
+    assert!(r.err.starts_with("warning: the draft layer failed ") && r.err.lines().count() == 1, "{}", r.err);
 }
 
 #[test]

@@ -75,6 +75,7 @@ impl<'a> Screen<'a> {
         if !self.json && !self.show_thinking && answer.text.is_empty() && !answer.thinking.is_empty() {
             output::note("note: the model only thought, which is not shown here; --no-think or --json helps");
         }
+        warn_of_failed_drafts(answer);
     }
 
     /// Ends the last line. An answer that nobody could read is an error.
@@ -108,6 +109,19 @@ impl<'a> Screen<'a> {
             self.at_line_start = text.ends_with('\n');
         }
     }
+}
+
+/// Says that the draft layer failed, if it did; the answer is right all the same, and only slower.
+pub(super) fn warn_of_failed_drafts(answer: &Answer) -> bool {
+    let failures = answer.speculation.failures;
+    if failures > 0 {
+        output::note(&format!(
+            "warning: the draft layer failed {}, so its drafts were left out; `strata check FILE --weights` looks for \
+             damage in it",
+            output::count(failures, "time")
+        ));
+    }
+    failures > 0
 }
 
 /// One line about how an answer went.

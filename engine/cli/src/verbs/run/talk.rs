@@ -5,10 +5,12 @@ use super::show;
 use crate::exit::Interrupted;
 use crate::interrupt;
 use crate::output::note;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
 use strata_runtime::GenerateParams;
 
 const HELP: &str = "\
@@ -20,37 +22,51 @@ A line that ends with \\ goes on in the next one. Ctrl-C ends an answer.";
 
 const COMMANDS: [&str; 5] = ["/clear", "/undo", "/help", "/quit", "/exit"];
 
+/// How often it is looked whether the program was told to end. Nobody notices it, and it costs nothing.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// What a line asks for.
 enum Line {
     Question(String),
     Command(String),
     Nothing,
+    /// Bytes that are no text; the line is lost.
+    Garbled,
     End,
     Interrupted,
 }
 
-/// Talks until the user leaves.
+/// Talks until the user leaves, or the program is told to end. However that happens, the conversation is kept.
 pub(super) fn talk(mut kept: Kept<'_>, params: &GenerateParams, quiet: bool) -> Result<()> {
-    let mut editor = DefaultEditor::new().context("cannot use the terminal")?;
-    let history = history_file();
-    if let Some(file) = &history {
-        // A history that is not there yet, or cannot be read, is an empty one.
-        let _ = editor.load_history(file);
-    }
     if !quiet {
         note(&format!("{}: ask something; /help lists commands", kept.chat.session().engine().name()));
     }
+    let terminal = Terminal::remember();
+    interrupt::converse();
+    let outcome = converse(&mut kept, params, quiet);
+    if interrupt::leaving() {
+        terminal.restore();
+    }
+    kept.park(quiet).and(outcome)
+}
+
+fn converse(kept: &mut Kept<'_>, params: &GenerateParams, quiet: bool) -> Result<()> {
+    // The handlers of signals, before the first question too.
+    interrupt::handler()?;
+    let lines = Lines::start()?;
     let mut interrupted = false;
-    let outcome = loop {
-        let line = read(&mut editor)?;
+    let mut warned = false;
+    loop {
+        let Some(line) = lines.next()? else { return Err(Interrupted.into()) };
         let again = std::mem::replace(&mut interrupted, matches!(line, Line::Interrupted));
         match line {
             Line::Nothing => {}
-            Line::End => break Ok(()),
-            Line::Interrupted if again => break Err(Interrupted.into()),
+            Line::Garbled => note("note: that was not UTF-8 text, so the line is dropped"),
+            Line::End => return Ok(()),
+            Line::Interrupted if again => return Err(Interrupted.into()),
             Line::Interrupted => note("Ctrl-C again or Ctrl-D leaves"),
             Line::Command(command) => match command.as_str() {
-                "/quit" | "/exit" => break Ok(()),
+                "/quit" | "/exit" => return Ok(()),
                 "/clear" => {
                     // What is left behind is kept too.
                     if let Err(e) = kept.park(quiet) {
@@ -70,6 +86,7 @@ pub(super) fn talk(mut kept: Kept<'_>, params: &GenerateParams, quiet: bool) -> 
                 match kept.chat.ask(&question, params, cancel, &mut |event| screen.event(event)) {
                     Ok(answer) => {
                         screen.end()?;
+                        warned = warned || show::warn_of_failed_drafts(&answer);
                         if !quiet {
                             note(&show::summary(&answer));
                         }
@@ -78,16 +95,108 @@ pub(super) fn talk(mut kept: Kept<'_>, params: &GenerateParams, quiet: bool) -> 
                 }
             }
         }
-    };
-    let parked = kept.park(quiet);
-    if let Some(file) = &history
-        && let Err(e) = std::fs::create_dir_all(file.parent().unwrap_or(file))
-            .map_err(ReadlineError::from)
-            .and_then(|()| editor.save_history(file))
-    {
-        note(&format!("warning: the history is not kept: {e}"));
     }
-    parked.and(outcome)
+}
+
+/// The user's lines, read on a thread of their own: whoever waits for one can be told to end meanwhile.
+struct Lines {
+    wanted: Sender<()>,
+    lines: Receiver<Result<Line>>,
+}
+
+impl Lines {
+    fn start() -> Result<Lines> {
+        let (wanted, asked) = mpsc::channel();
+        let (found, lines) = mpsc::channel();
+        let work = move || {
+            let mut editor = match DefaultEditor::new().context("cannot use the terminal") {
+                Ok(editor) => editor,
+                // Nobody waits for it any more if this cannot be said.
+                Err(e) => return drop(found.send(Err(e))),
+            };
+            let mut history = History::load(&mut editor);
+            for () in asked {
+                let line = read(&mut editor);
+                history.save(&mut editor);
+                if found.send(line).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("lines".into()).spawn(work).context("cannot read from the terminal")?;
+        Ok(Lines { wanted, lines })
+    }
+
+    /// The next line; `None` when the program is to end instead.
+    fn next(&self) -> Result<Option<Line>> {
+        // If the thread is gone, so is the other channel, as is found out next.
+        let _ = self.wanted.send(());
+        loop {
+            if interrupt::leaving() {
+                return Ok(None);
+            }
+            match self.lines.recv_timeout(PAUSE) {
+                Ok(line) => return line.map(Some),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("cannot read from the terminal: its thread is gone"),
+            }
+        }
+    }
+}
+
+/// The lines of earlier conversations.
+struct History(Option<PathBuf>);
+
+impl History {
+    fn load(editor: &mut DefaultEditor) -> History {
+        let file = history_file();
+        if let Some(file) = &file {
+            // A history that is not there yet, or cannot be read, is an empty one.
+            let _ = editor.load_history(file);
+        }
+        History(file)
+    }
+
+    /// Saves it. That it cannot be saved is said once.
+    fn save(&mut self, editor: &mut DefaultEditor) {
+        let Some(file) = &self.0 else { return };
+        let folder = std::fs::create_dir_all(file.parent().unwrap_or(file)).map_err(ReadlineError::from);
+        if let Err(e) = folder.and_then(|()| editor.save_history(file)) {
+            note(&format!("warning: the history is not kept: {e}"));
+            self.0 = None;
+        }
+    }
+}
+
+/// How the terminal was before lines were edited on it, which changes its mode.
+struct Terminal {
+    #[cfg(unix)]
+    mode: Option<rustix::termios::Termios>,
+}
+
+impl Terminal {
+    #[cfg(unix)]
+    fn remember() -> Terminal {
+        Terminal { mode: rustix::termios::tcgetattr(rustix::stdio::stdin()).ok() }
+    }
+
+    /// For a program that ends while a line is edited. A terminal that is gone needs nothing.
+    #[cfg(unix)]
+    fn restore(&self) {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        if let Some(mode) = &self.mode {
+            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, mode);
+        }
+        note("");
+    }
+
+    #[cfg(not(unix))]
+    fn remember() -> Terminal {
+        Terminal {}
+    }
+
+    #[cfg(not(unix))]
+    fn restore(&self) {}
 }
 
 /// Reads a line, with those it continues in.
@@ -106,7 +215,8 @@ fn read(editor: &mut DefaultEditor) -> Result<Line> {
                 }
             },
             Err(ReadlineError::Eof) => return Ok(Line::End),
-            Err(ReadlineError::Interrupted) => return Ok(Line::Interrupted),
+            Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => return Ok(Line::Interrupted),
+            Err(ReadlineError::Io(e)) if e.kind() == std::io::ErrorKind::InvalidData => return Ok(Line::Garbled),
             Err(e) => return Err(e).context("cannot read from the terminal"),
         }
     }
