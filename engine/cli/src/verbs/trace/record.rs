@@ -112,7 +112,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<()> {
     let target = Target::new(&out, matches.get_flag("force"))?;
     let hardware = matches.get_one::<PathBuf>("hardware").map(|path| HardwareProfile::from_file(path)).transpose()?;
     let hardware = hardware.map(|profile| profile.to_toml());
-    let gguf = builtin::open_model(settings.engine.model.as_deref())?;
+    let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
     let corpus = matches.get_one::<PathBuf>("corpus");
     let mut corpus = match plan.prompts.as_slice() {
