@@ -3,6 +3,7 @@
 mod export;
 mod info;
 mod record;
+mod synth;
 
 use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -39,6 +40,7 @@ pub(crate) fn command() -> Command {
         .subcommand(info::command())
         .subcommand(export::CSV.command())
         .subcommand(export::JSONL.command())
+        .subcommand(synth::command())
 }
 
 /// Records, or looks into a record.
@@ -48,6 +50,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         Some(("info", matches)) => info::run(matches),
         Some(("csv", matches)) => export::CSV.run(matches),
         Some(("jsonl", matches)) => export::JSONL.run(matches),
+        Some(("synth", matches)) => synth::run(matches),
         // The command line requires one of them.
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 #[test]
 fn help_texts_are_as_committed() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let verbs: [(&str, &[&str]); 21] = [
+    let verbs: [(&str, &[&str]); 22] = [
         ("strata", &[]),
         ("run", &["run"]),
         ("list", &["list"]),
@@ -24,6 +24,7 @@ fn help_texts_are_as_committed() {
         ("trace-info", &["trace", "info"]),
         ("trace-csv", &["trace", "csv"]),
         ("trace-jsonl", &["trace", "jsonl"]),
+        ("trace-synth", &["trace", "synth"]),
         ("pack", &["pack"]),
         ("pack-mtp", &["pack", "mtp"]),
         ("config", &["config"]),

@@ -307,3 +307,57 @@ fn an_interrupted_recording_keeps_what_it_has_under_another_name() {
     assert_eq!(r.code, Some(0), "{}", r.err);
     assert!(r.err.contains("the recording was broken off behind ") && r.out.contains("requests"), "{}{}", r.err, r.out);
 }
+
+#[test]
+fn a_made_up_trace_is_what_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("synth.strace");
+    let out = ["synth", "--out", text(&path)];
+    let shape = ["--layers", "3", "--experts", "64", "--used", "4", "--tokens", "3000", "--requests", "5"];
+    let asked = ["--zipf", "0.8", "--zipf-spread", "0", "--reuse", "0.4", "--window", "3", "--accept", "0.5"];
+    let args = [&out[..], &shape, &asked].concat();
+    let r = trace(&[&args[..], &["--json"]].concat());
+    assert_eq!((r.code, r.err.as_str()), (Some(0), ""));
+    let document: Value = serde_json::from_str(&r.out).unwrap();
+    assert_eq!((&document["asked"]["zipf"], &document["measured"]["tokens"]), (&0.8.into(), &3000.into()));
+    let near = |key: &str, want: f64, by: f64| {
+        let found = document["measured"][key].as_f64().unwrap();
+        assert!((found - want).abs() < by, "{key}: {found}, asked for {want}");
+    };
+    near("reuse", 0.4, 0.02);
+    let said = info(&path);
+    assert_eq!((&said["meta"]["origin"], &said["meta"]["layers"]), (&"synthetic".into(), &3.into()));
+    assert_eq!(said["routing"], document["measured"]);
+    assert_eq!(document["bytes"], std::fs::metadata(&path).unwrap().len());
+
+    // What is there stays, and the same flags give the same bytes.
+    let first = std::fs::read(&path).unwrap();
+    let r = trace(&args);
+    assert!(r.code == Some(1) && r.err.contains("exists already; --force replaces it"), "{}", r.err);
+    let r = trace(&[&args[..], &["--force"]].concat());
+    assert_eq!(r.code, Some(0), "{}", r.err);
+    for part in ["asked  measured", "next-token reuse", "hits of the best 18 % of pairs", "share of drafts kept"] {
+        assert!(r.out.contains(part), "{part}: {}", r.out);
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), first);
+}
+
+#[test]
+fn a_trace_that_cannot_be_made_up_is_refused_with_its_flag() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("synth.strace");
+    for (flag, value, want) in [
+        ("--used", "513", "--used is \"513\", expected a whole number from 1 to 512"),
+        ("--layers", "0", "--layers is \"0\", expected a whole number from 1 to 65535"),
+        ("--zipf", "-1", "--zipf is \"-1\", expected a number from 0 to 8"),
+        ("--zipf", "NaN", "--zipf is \"NaN\", expected a number from 0 to 8"),
+        ("--reuse", "1.5", "--reuse is \"1.5\", expected a number from 0 to 1"),
+        ("--tokens", "1.5", "--tokens is \"1.5\", expected a whole number"),
+        ("--accept", "often", "--accept is \"often\", expected a number"),
+        ("--topic-share", "2", "--topic-share is \"2\", expected a number from 0 to 1"),
+    ] {
+        let r = trace(&["synth", "--out", text(&path), flag, value]);
+        assert!(r.code == Some(2) && r.err.contains(want), "{flag} {value}: {:?} {}", r.code, r.err);
+    }
+    assert!(!path.exists());
+}
