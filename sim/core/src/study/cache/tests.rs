@@ -194,9 +194,8 @@ fn times_follow_from_what_layers_missed_and_what_was_copied() {
 fn room_by_size_holds_more_than_slots_of_the_largest() {
     let bench = Bench::new().with("models", "models.toml", MODELS);
     let study = bench.prepared();
-    let of = |sizing: &str| {
-        at(&*study, &[policy("static"), slots(100), ("model", text("mixed")), ("sizing", text(sizing))])
-    };
+    let of =
+        |sizing: &str| at(&*study, &[policy("static"), slots(100), ("model", text("mixed")), ("sizing", text(sizing))]);
     let (uniform, bytes) = (of("uniform"), of("bytes"));
     assert_eq!((uniform["cache_gb"], bytes["cache_gb"]), (100.0 * 40_000.0 / 1e9, 100.0 * 40_000.0 / 1e9));
     // A quarter of the layers has experts of 40,000 bytes, the others of 20,000.
