@@ -6,6 +6,7 @@ use crate::spec::axes::same;
 use crate::spec::schema::{Choice, Select};
 use crate::stats::{self, Estimate};
 use anyhow::{Result, bail};
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 use strata_sim::study::AxisValue;
 
@@ -71,7 +72,7 @@ impl Cells {
             }
         }
         let sets = stats::resamples(draws.len());
-        for cell in &mut cells {
+        cells.par_iter_mut().for_each(|cell| {
             let estimate = |samples: &Vec<Option<f64>>| {
                 if samples.iter().all(|s| *s == samples[0]) {
                     return samples[0].map(Estimate::exact);
@@ -80,7 +81,7 @@ impl Cells {
                 stats::estimate(draws.len(), &each)
             };
             cell.estimates = cell.samples.iter().map(estimate).collect();
-        }
+        });
         Cells { keys: rows.keys.clone(), metrics: rows.metrics.clone(), cells, draws: draws.len(), aggregated: false }
     }
 

@@ -82,7 +82,8 @@ impl Check {
     pub fn wanted(&self) -> String {
         match (self.expect, self.percent, self.absolute) {
             (Some(e), Some(p), _) => format!("{} ± {} %", number::short(e), number::short(p)),
-            (Some(e), None, t) => format!("{} ± {}", number::short(e), number::short(t.unwrap_or(0.0))),
+            (Some(e), None, Some(t)) if t > e.abs() * 1e-6 => format!("{} ± {}", number::short(e), number::short(t)),
+            (Some(e), None, _) => number::short(e),
             (None, ..) => match (self.at_least, self.at_most) {
                 (Some(low), Some(high)) => format!("{} to {}", number::short(low), number::short(high)),
                 (Some(low), None) => format!("at least {}", number::short(low)),
@@ -106,6 +107,9 @@ impl Check {
         }
     }
 }
+
+/// Checks that a verdict tells one by one when they are met.
+const TOLD: usize = 2;
 
 /// One number for each of the resamples, out of the selected cells.
 fn reduce(cells: &Cells, check: &Check, select: &Select, sets: &[Vec<usize>]) -> Result<Vec<Option<f64>>> {
@@ -224,6 +228,8 @@ pub fn verdict(checked: &[Checked<'_>]) -> (Verdict, String) {
     } else if !open.is_empty() {
         (Verdict::Inconclusive, sentences(&open))
     } else {
-        (Verdict::Confirmed, sentences(&with(Outcome::Met)))
+        let met = with(Outcome::Met);
+        let few = met.len() <= TOLD;
+        (Verdict::Confirmed, if few { sentences(&met) } else { format!("all {} deciding checks are met", met.len()) })
     }
 }

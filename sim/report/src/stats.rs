@@ -52,13 +52,18 @@ pub fn resamples(draws: usize) -> Vec<Vec<usize>> {
 pub fn estimate(draws: usize, of_each: &[Option<f64>]) -> Option<Estimate> {
     let value = of_each.first().copied().flatten()?;
     let mut drawn: Vec<f64> = of_each.iter().skip(1).copied().flatten().collect();
-    drawn.sort_by(f64::total_cmp);
-    let (Some(&first), Some(&last)) = (drawn.first(), drawn.last()) else { return Some(Estimate::exact(value)) };
-    if draws < FEWEST {
-        return Some(Estimate { value, low: first.min(value), high: last.max(value) });
+    if drawn.is_empty() {
+        return Some(Estimate::exact(value));
     }
-    let at = |share: f64| drawn[((share * drawn.len() as f64) as usize).min(drawn.len() - 1)];
-    Some(Estimate { value, low: at(0.025).min(value), high: at(0.975).max(value) })
+    let last = drawn.len() - 1;
+    let (low, high) = if draws < FEWEST {
+        (0, last)
+    } else {
+        let at = |share: f64| ((share * drawn.len() as f64) as usize).min(last);
+        (at(0.025), at(0.975))
+    };
+    let mut ranked = |i: usize| *drawn.select_nth_unstable_by(i, f64::total_cmp).1;
+    Some(Estimate { value, low: ranked(low).min(value), high: ranked(high).max(value) })
 }
 
 /// The mean of the chosen draws; `None` when one of them has no figure. Added in order, so always the same bits.

@@ -227,7 +227,7 @@ fn parts(root: &Path, named: Option<&Path>) -> PathBuf {
 
 /// Writes a result and says what came out.
 fn write(root: &Path, experiment: &Experiment, finished: &run::Finished) -> Result<()> {
-    let written = result::of_run(root, experiment, finished)?;
+    let written = result::of_run(root, experiment, finished, result::MOST_BYTES)?;
     let place = format!("results/{}", experiment.name);
     result::put(&root.join(&place), &written.files)?;
     if let Some(full) = &written.full {

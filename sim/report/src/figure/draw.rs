@@ -91,7 +91,8 @@ fn legend(plot: &Plot) -> Vec<LegendRow<'_>> {
     if plot.series.len() > 1 || !plot.published.is_empty() || !plot.lines.is_empty() {
         ours.extend(plot.series.iter().enumerate().map(|(i, s)| Entry::Series(i, s)));
     }
-    let mut theirs: Vec<Entry<'_>> = plot.published.iter().enumerate().map(|(i, s)| Entry::Published(i, s)).collect();
+    let mut theirs: Vec<Entry<'_>> =
+        plot.published.iter().enumerate().map(|(i, (_, s))| Entry::Published(i, s)).collect();
     theirs.extend(plot.lines.iter().enumerate().map(|(i, (_, label))| Entry::Level(i, label)));
     [ours, theirs].into_iter().flat_map(in_columns).collect()
 }
@@ -141,7 +142,7 @@ pub(super) fn svg(plot: &Plot) -> Result<String> {
             marks::lines(&root, &mut chart, plot).map_err(failed)?;
         }
         marks::published(&root, &mut chart, plot).map_err(failed)?;
-        draw_legend(&root, &legend, plot.bars, top + PLOT_HEIGHT + below)?;
+        draw_legend(&root, &legend, plot, top + PLOT_HEIGHT + below)?;
         root.present().map_err(failed)?;
     }
     // One element a line keeps the differences between two versions short.
@@ -228,16 +229,16 @@ fn levels(chart: &mut Chart<'_, '_>, plot: &Plot) -> Result<()> {
     Ok(())
 }
 
-fn draw_legend(root: &Area<'_>, legend: &[LegendRow<'_>], bars: bool, top: i32) -> Result<()> {
+fn draw_legend(root: &Area<'_>, legend: &[LegendRow<'_>], plot: &Plot, top: i32) -> Result<()> {
     let mut y = top;
     for row in legend {
         for (i, (entry, lines)) in row.entries.iter().enumerate() {
             let x = 20 + i as i32 * (WIDTH as i32 - 20) / row.columns as i32;
             let at = (x + 14, y + 8);
             match entry {
-                Entry::Series(n, _) if bars => marks::bar_sample(root, at, *n),
-                Entry::Series(n, _) => marks::sample(root, at, *n),
-                Entry::Published(n, _) => marks::published_sample(root, at, *n),
+                Entry::Series(n, _) if plot.bars => marks::bar_sample(root, at, *n),
+                Entry::Series(n, series) => marks::sample(root, at, *n, series),
+                Entry::Published(n, _) => marks::published_sample(root, at, *n, plot),
                 Entry::Level(n, _) => marks::level_sample(root, at, *n),
             }
             .map_err(failed)?;

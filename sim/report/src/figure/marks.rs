@@ -108,19 +108,26 @@ pub(super) fn bars<'b>(root: &Area<'b>, chart: &mut Chart<'_, 'b>, plot: &Plot) 
     Ok(())
 }
 
-/// Rings where others published a point.
+/// Rings where others published a point: over the bar of their series, or in the colour of its line.
 pub(super) fn published<'b>(root: &Area<'b>, chart: &mut Chart<'_, 'b>, plot: &Plot) -> Drawn<'b> {
-    for (i, Series { points, .. }) in plot.published.iter().enumerate() {
-        for (x, y) in points {
-            let at = chart.plotting_area().map_coordinate(&(plot.x.place(*x), plot.y.place(y.value)));
-            ring(root, at, i)?;
+    let width = 0.8 / plot.series.len().max(1) as f64;
+    for (i, (owner, series)) in plot.published.iter().enumerate() {
+        let aside = owner.filter(|_| plot.bars).map_or(0.0, |o| -0.4 + (o as f64 + 0.5) * width);
+        for (x, y) in &series.points {
+            let at = chart.plotting_area().map_coordinate(&(plot.x.place(*x) + aside, plot.y.place(y.value)));
+            ring(root, at, i, ring_color(plot, i))?;
         }
     }
     Ok(())
 }
 
-fn ring<'a>(root: &Area<'a>, at: (i32, i32), published: usize) -> Drawn<'a> {
-    let style = level_color(published).stroke_width(2);
+fn ring_color(plot: &Plot, published: usize) -> RGBColor {
+    let owner = plot.published.get(published).and_then(|(owner, _)| *owner);
+    owner.filter(|_| !plot.bars).map_or(level_color(published), color)
+}
+
+fn ring<'a>(root: &Area<'a>, at: (i32, i32), published: usize, color: RGBColor) -> Drawn<'a> {
+    let style = color.stroke_width(2);
     if published % 2 == 0 {
         return root.draw(&Circle::new(at, SIZE + 2, style));
     }
@@ -130,18 +137,18 @@ fn ring<'a>(root: &Area<'a>, at: (i32, i32), published: usize) -> Drawn<'a> {
     root.draw(&PathElement::new(path, style))
 }
 
-pub(super) fn sample<'a>(root: &Area<'a>, at: (i32, i32), series: usize) -> Drawn<'a> {
+pub(super) fn sample<'a>(root: &Area<'a>, at: (i32, i32), number: usize, series: &Series) -> Drawn<'a> {
     let (x, y) = at;
-    root.draw(&PathElement::new(vec![(x - 13, y), (x + 13, y)], color(series).stroke_width(2)))?;
-    mark(root, series, at)
+    root.draw(&PathElement::new(vec![(x - 13, y), (x + 13, y)], color(number).stroke_width(2)))?;
+    if series.points.len() <= MOST_MARKS { mark(root, number, at) } else { Ok(()) }
 }
 
 pub(super) fn bar_sample<'a>(root: &Area<'a>, (x, y): (i32, i32), series: usize) -> Drawn<'a> {
     root.draw(&Rectangle::new([(x - 7, y - 7), (x + 7, y + 7)], color(series).filled()))
 }
 
-pub(super) fn published_sample<'a>(root: &Area<'a>, at: (i32, i32), published: usize) -> Drawn<'a> {
-    ring(root, at, published)
+pub(super) fn published_sample<'a>(root: &Area<'a>, at: (i32, i32), published: usize, plot: &Plot) -> Drawn<'a> {
+    ring(root, at, published, ring_color(plot, published))
 }
 
 pub(super) fn level_sample<'a>(root: &Area<'a>, (x, y): (i32, i32), level: usize) -> Drawn<'a> {

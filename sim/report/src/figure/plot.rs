@@ -19,7 +19,8 @@ pub(super) struct Plot {
     pub(super) x_label: String,
     pub(super) y_label: String,
     pub(super) series: Vec<Series>,
-    pub(super) published: Vec<Series>,
+    /// With the number of our series that each belongs to.
+    pub(super) published: Vec<(Option<usize>, Series)>,
     /// Height and text.
     pub(super) lines: Vec<(f64, String)>,
 }
@@ -55,6 +56,8 @@ impl Plot {
             }
         };
         let mut series = Vec::new();
+        // The value of the first series axis that each series has.
+        let mut owners: Vec<Option<&AxisValue>> = Vec::new();
         let by: Vec<usize> = figure.series.iter().map(|s| cells.key(s)).collect::<Result<_>>()?;
         let mut groups: Vec<(Vec<Option<&AxisValue>>, Vec<&Cell>)> = Vec::new();
         for &cell in &chosen {
@@ -70,11 +73,12 @@ impl Plot {
                 let metric = cells.metric(y)?;
                 let points: Vec<_> = list.iter().filter_map(|c| Some((x_of(c)?, c.estimates[metric]?))).collect();
                 if !points.is_empty() {
+                    owners.push(values.first().copied().flatten());
                     series.push(Series { label: label(experiment, figure, values, y), points });
                 }
             }
         }
-        let published = published(figure, words.as_deref())?;
+        let published = published(figure, words.as_deref(), &owners)?;
         let (x, y) = scales(figure, words, &series, &published)?;
         let y_label = match (&figure.y_label, figure.y.as_slice()) {
             (Some(label), _) => label.clone(),
@@ -138,7 +142,7 @@ fn label(experiment: &Experiment, figure: &Figure, values: &[Option<&AxisValue>]
     };
     let mut parts: Vec<String> = figure.series.iter().zip(values).map(named).collect();
     if figure.y.len() > 1 {
-        parts.push(y.to_owned());
+        parts.push(experiment.headed(y));
     }
     parts.join(", ")
 }
@@ -152,7 +156,11 @@ fn shared_unit(experiment: &Experiment, names: &[String]) -> String {
     }
 }
 
-fn published(figure: &Figure, words: Option<&[AxisValue]>) -> Result<Vec<Series>> {
+fn published(
+    figure: &Figure,
+    words: Option<&[AxisValue]>,
+    owners: &[Option<&AxisValue>],
+) -> Result<Vec<(Option<usize>, Series)>> {
     let mut all = Vec::new();
     for from in &figure.published {
         let mut points = Vec::new();
@@ -164,7 +172,8 @@ fn published(figure: &Figure, words: Option<&[AxisValue]>) -> Result<Vec<Series>
             let place = place.ok_or_else(|| anyhow!("published point {x} is not a place on the axis {}", figure.x))?;
             points.push((place, Estimate::exact(*y)));
         }
-        all.push(Series { label: from.label.clone(), points });
+        let owner = from.series.as_ref().and_then(|Given(v)| owners.iter().position(|o| o.is_some_and(|o| same(o, v))));
+        all.push((owner, Series { label: from.label.clone(), points }));
     }
     Ok(all)
 }
@@ -173,17 +182,16 @@ fn scales(
     figure: &Figure,
     words: Option<Vec<AxisValue>>,
     series: &[Series],
-    published: &[Series],
+    published: &[(Option<usize>, Series)],
 ) -> Result<(Scale, Scale)> {
-    let points = || series.iter().chain(published).flat_map(|s| &s.points);
+    let points = || series.iter().chain(published.iter().map(|(_, s)| s)).flat_map(|s| &s.points);
     let x = match words {
         Some(words) => Scale::words(words.iter().map(number::axis).collect()),
         None => {
             let log = figure.log.contains(&LogAxis::X);
-            let values = |of: &[Series]| -> Vec<f64> { of.iter().flat_map(|s| &s.points).map(|(x, _)| *x).collect() };
-            let (ours, theirs) = (values(series), values(published));
-            let mut scale =
-                Scale::numbers(&[ours.clone(), theirs].concat(), log, true, false).map_err(|e| anyhow!("x: {e}"))?;
+            let ours: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|(x, _)| *x).collect();
+            let all: Vec<f64> = points().map(|(x, _)| *x).collect();
+            let mut scale = Scale::numbers(&all, log, true, false).map_err(|e| anyhow!("x: {e}"))?;
             // Marks stand at our values; published points lie between them.
             if let Ok(own) = Scale::numbers(&ours, log, true, false) {
                 scale.ticks = own.ticks;

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Bytes of an experiment's rows in the repository, CSV and Parquet together.
-const MOST_BYTES: usize = 1_000_000;
+pub const MOST_BYTES: usize = 1_000_000;
 
 /// The files of a result by name, in order.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -37,22 +37,22 @@ pub struct Written {
     pub why: String,
 }
 
-/// The result of a finished run.
+/// The result of a finished run. Rows of more than `most` bytes are aggregated.
 ///
 /// # Errors
 /// A check, figure or table cannot be made from the rows, or the rows are too many to be kept.
-pub fn of_run(root: &Path, experiment: &Experiment, finished: &Finished) -> Result<Written> {
+pub fn of_run(root: &Path, experiment: &Experiment, finished: &Finished, most: usize) -> Result<Written> {
     let whole = &finished.rows;
     let cells = Cells::of(whole, &experiment.draws);
     let size = |rows: &Rows| -> Result<usize> { Ok(rows.csv().len() + rows.parquet()?.len()) };
     let mut kept = whole.clone();
-    if size(whole)? > MOST_BYTES && experiment.draws.len() > 1 {
+    if size(whole)? > most && experiment.draws.len() > 1 {
         kept = cells.aggregate();
     }
     let bytes = size(&kept)?;
-    if bytes > MOST_BYTES {
+    if bytes > most {
         bail!(
-            "{}: its rows take {bytes} bytes, expected at most {MOST_BYTES}: fewer values on the axes, or fewer labels",
+            "{}: its rows take {bytes} bytes, expected at most {most}: fewer values on the axes, or fewer labels",
             experiment.file
         );
     }

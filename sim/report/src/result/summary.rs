@@ -73,8 +73,11 @@ fn checks(checked: &[Checked<'_>]) -> String {
 /// How far the number is from the one expected.
 pub(crate) fn off_by(c: &Checked<'_>) -> String {
     match c.check.expect {
-        Some(e) if e != 0.0 => format!("{:+.1} %", (c.estimate.value / e - 1.0) * 100.0),
-        Some(e) => format!("{:+}", c.estimate.value - e),
+        Some(e) if e != 0.0 => {
+            let text = format!("{:+.1} %", (c.estimate.value / e - 1.0) * 100.0);
+            if text == "-0.0 %" { "+0.0 %".into() } else { text }
+        }
+        Some(e) => number::short(c.estimate.value - e),
         None => "-".into(),
     }
 }
@@ -88,7 +91,7 @@ fn made(experiment: &Experiment, meta: &Meta) -> String {
         experiment.configurations(),
     );
     match draws {
-        1 => out += ", one draw each: intervals are for what is drawn, and nothing here is drawn more than once.",
+        1 => out += ", one draw each, so without intervals.",
         n if n < FEWEST => {
             let _ = write!(out, ", {n} draws each. Values are means, intervals the range of the draws.");
         }

@@ -1,7 +1,7 @@
 //! What an experiment says must fit together and fit its study: every name is looked up before anything runs.
 
 use super::axes::{self, Group, combinations, same};
-use super::schema::{Axis, Check, Choice, Figure, File, Promote, Reduce, Select, Table};
+use super::schema::{Axis, Check, Choice, Figure, File, Given, Promote, Reduce, Select, Table};
 use super::{Draw, Experiment, Finder};
 use strata_sim::study::{AxisValue, Described, Study};
 use toml::Spanned;
@@ -318,6 +318,17 @@ impl Names<'_> {
         }
         for series in &figure.series {
             self.key(series).or_else(wrong)?;
+        }
+        for Given(value) in figure.published.iter().filter_map(|p| p.series.as_ref()) {
+            let first = figure.series.first().map_or("", String::as_str);
+            let known = self.experiment.values_of(first).unwrap_or_default();
+            if !known.iter().any(|k| same(k, value)) {
+                let known: Vec<_> = known.iter().map(ToString::to_string).collect();
+                return wrong(format!(
+                    "found published series {value}, expected a value of {first:?}: {}",
+                    known.join(", ")
+                ));
+            }
         }
         self.select(&figure.select).or_else(wrong)
     }

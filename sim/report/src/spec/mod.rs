@@ -137,12 +137,12 @@ impl Experiment {
         all.copied().find(|d| d.name == name)
     }
 
-    /// A name with its unit, for heads and legends.
+    /// A name with its unit, for heads and legends; without it where the name ends with it (`round_ms`).
     pub fn headed(&self, name: &str) -> String {
-        match self.described(name) {
-            Some(d) if !d.unit.is_empty() => format!("{name}, {}", d.unit),
-            _ => name.to_owned(),
-        }
+        let unit = self.described(name).map_or("", |d| d.unit);
+        let word = unit.replace('/', "_per_").replace('%', "pct").to_lowercase();
+        let said = unit.is_empty() || name == word || name.ends_with(&format!("_{word}"));
+        if said { name.to_owned() } else { format!("{name}, {unit}") }
     }
 
     /// Everything that decides what the points are and what they give, the contents of the inputs and the program

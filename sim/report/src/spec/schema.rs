@@ -163,6 +163,8 @@ pub struct Figure {
 pub struct Published {
     /// Who published them.
     pub label: String,
+    /// Which of our series they belong to: its value on the first of the series' axes.
+    pub series: Option<Given>,
     /// x and y of each; x is a value of the figure's x axis.
     pub points: Vec<(Given, f64)>,
 }

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use strata_sim::SimError;
 use strata_sim::study::{AxisValue, Described, Inputs, Point, Prepared, Row, Study};
 
-pub struct Bowl;
+pub(crate) struct Bowl;
 
-pub static BOWL: Bowl = Bowl;
+pub(crate) static BOWL: Bowl = Bowl;
 
 /// Evaluations by all tests of this process.
-pub static EVALUATED: AtomicUsize = AtomicUsize::new(0);
+pub(crate) static EVALUATED: AtomicUsize = AtomicUsize::new(0);
 
-pub fn find(name: &str) -> Option<&'static dyn Study> {
+pub(crate) fn find(name: &str) -> Option<&'static dyn Study> {
     (name == "bowl").then_some(&BOWL as &dyn Study)
 }
 

@@ -7,7 +7,7 @@ use strata_report::result;
 use strata_report::run::{self, Ended, Finished, How, Shard};
 use strata_report::spec::Experiment;
 
-pub const PLAIN: &str = r#"
+pub(crate) const PLAIN: &str = r#"
 title = "Where the bowl is lowest"
 hypothesis = "At a share of 0.36, by the formula."
 gate = "The lowest share within 0.01 of 0.36, at every depth."
@@ -49,21 +49,21 @@ at_least = 1.5
 "#;
 
 /// The same with noise and so many draws.
-pub fn noisy(seeds: usize) -> String {
+pub(crate) fn noisy(seeds: usize) -> String {
     let seeds: Vec<String> = (1..=seeds).map(|s| s.to_string()).collect();
     PLAIN
         .replace("[axes]", &format!("[axes]\nnoise = 0.1"))
         .replace("quick = true", &format!("quick = true\nseeds = [{}]\nrepetitions = 2", seeds.join(", ")))
 }
 
-pub struct Project {
+pub(crate) struct Project {
     dir: tempfile::TempDir,
 }
 
-pub const NAME: &str = "901-bowl";
+pub(crate) const NAME: &str = "901-bowl";
 
 impl Project {
-    pub fn new(experiment: &str) -> Project {
+    pub(crate) fn new(experiment: &str) -> Project {
         let project = Project { dir: tempfile::tempdir().unwrap() };
         for dir in ["traces", "results", &format!("experiments/{NAME}")] {
             std::fs::create_dir_all(project.root().join(dir)).unwrap();
@@ -73,23 +73,23 @@ impl Project {
         project
     }
 
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn write(&self, experiment: &str) {
+    pub(crate) fn write(&self, experiment: &str) {
         std::fs::write(self.root().join(format!("experiments/{NAME}/experiment.toml")), experiment).unwrap();
     }
 
-    pub fn experiment(&self) -> Experiment {
+    pub(crate) fn experiment(&self) -> Experiment {
         Experiment::load(self.root(), NAME, bowl::find).unwrap()
     }
 
-    pub fn result(&self) -> PathBuf {
+    pub(crate) fn result(&self) -> PathBuf {
         self.root().join("results").join(NAME)
     }
 
-    pub fn run_with(&self, jobs: usize, shard: Shard, stop_after: usize) -> anyhow::Result<Ended> {
+    pub(crate) fn run_with(&self, jobs: usize, shard: Shard, stop_after: usize) -> anyhow::Result<Ended> {
         let stop = AtomicBool::new(false);
         let progress = |done: usize, _: usize| {
             if done >= stop_after {
@@ -104,7 +104,7 @@ impl Project {
         )
     }
 
-    pub fn run(&self) -> Finished {
+    pub(crate) fn run(&self) -> Finished {
         match self.run_with(2, Shard::WHOLE, usize::MAX).unwrap() {
             Ended::Whole(finished) => *finished,
             _ => panic!("not finished"),
@@ -112,8 +112,13 @@ impl Project {
     }
 
     /// Runs and writes the result and the index.
-    pub fn finish(&self) -> result::Written {
-        let written = result::of_run(self.root(), &self.experiment(), &self.run()).unwrap();
+    pub(crate) fn finish(&self) -> result::Written {
+        self.finish_within(result::MOST_BYTES)
+    }
+
+    /// Rows of more bytes are aggregated.
+    pub(crate) fn finish_within(&self, most: usize) -> result::Written {
+        let written = result::of_run(self.root(), &self.experiment(), &self.run(), most).unwrap();
         result::put(&self.result(), &written.files).unwrap();
         let made = strata_report::report::report(self.root(), bowl::find, false).unwrap();
         assert!(made.differences.is_empty(), "{:?}", made.differences);

@@ -11,7 +11,7 @@ use strata_report::run::{self, Ended, Shard};
 static TURN: Mutex<()> = Mutex::new(());
 
 fn files(project: &Project, finished: &run::Finished) -> Files {
-    result::of_run(project.root(), &project.experiment(), finished).unwrap().files
+    result::of_run(project.root(), &project.experiment(), finished, result::MOST_BYTES).unwrap().files
 }
 
 #[test]
