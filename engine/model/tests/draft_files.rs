@@ -165,7 +165,7 @@ fn a_packed_layer_is_checked_without_its_model() {
     let other = Gguf::from_bytes("mtp", other.to_bytes().unwrap()).unwrap();
     let words = "tensor blk.8.ffn_gate_inp.weight is [64, 256], expected [256, 64] by the file's own dimensions";
     says(check_draft_layer(&other).err(), &[words]);
-    let model = Gguf::open(&common::nano()).unwrap();
+    let model = Gguf::open(&nano()).unwrap();
     assert!(!model.is_draft_layer());
     says(check_draft_layer(&model).err(), &["there is no draft layer in it"]);
 }

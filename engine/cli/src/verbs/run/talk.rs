@@ -46,8 +46,14 @@ pub(super) fn talk(mut kept: Kept<'_>, params: &GenerateParams, quiet: bool) -> 
     let outcome = converse(&mut kept, params, quiet);
     if interrupt::leaving() {
         terminal.restore();
+        note("");
     }
-    kept.park(quiet).and(outcome)
+    let parked = kept.park(quiet);
+    if interrupt::leaving() {
+        // Once more, should the other thread have been slow.
+        terminal.restore();
+    }
+    parked.and(outcome)
 }
 
 fn converse(kept: &mut Kept<'_>, params: &GenerateParams, quiet: bool) -> Result<()> {
@@ -129,14 +135,16 @@ impl Lines {
 
     /// The next line; `None` when the program is to end instead.
     fn next(&self) -> Result<Option<Line>> {
+        if interrupt::leaving() {
+            return Ok(None);
+        }
         // If the thread is gone, so is the other channel, as is found out next.
         let _ = self.wanted.send(());
         loop {
-            if interrupt::leaving() {
-                return Ok(None);
-            }
+            // Looked at behind a pause: by then the thread has set the terminal's mode, which is to be restored.
             match self.lines.recv_timeout(PAUSE) {
                 Ok(line) => return line.map(Some),
+                Err(RecvTimeoutError::Timeout) if interrupt::leaving() => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => bail!("cannot read from the terminal: its thread is gone"),
             }
@@ -187,7 +195,6 @@ impl Terminal {
         if let Some(mode) = &self.mode {
             let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, mode);
         }
-        note("");
     }
 
     #[cfg(not(unix))]
