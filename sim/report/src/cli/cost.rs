@@ -60,7 +60,7 @@ pub(super) fn fit(arguments: &FitArgs) -> Result<()> {
     let recordings = arguments.recordings.recordings()?;
     let machine = arguments.machine.as_deref();
     let fitted = cost::fitted(recordings.as_ref(), &arguments.backend, machine, &arguments.constants)?;
-    println!("{}", fit_markdown(&fitted));
+    super::say(&fit_markdown(&fitted));
     if let Some(path) = &arguments.out {
         let text = cost::constants_toml(&fitted.constants)?;
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;

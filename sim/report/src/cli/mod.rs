@@ -139,6 +139,12 @@ pub fn main(find: Finder) -> ExitCode {
     }
 }
 
+/// A line to stdout. Whoever reads it may have read enough.
+fn say(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
 /// The folder that holds `experiments/`: the one named, or the nearest above.
 fn root(named: Option<&Path>) -> Result<PathBuf> {
     let here = match named {
@@ -160,7 +166,7 @@ fn list(root: &Path, find: Finder) -> Result<()> {
             Ok(meta) => meta.verdict.to_string(),
             Err(_) => "not run yet".into(),
         };
-        println!("{name}: {} ({} points, {verdict})", experiment.title, experiment.points());
+        say(&format!("{name}: {} ({} points, {verdict})", experiment.title, experiment.points()));
     }
     Ok(())
 }
@@ -171,7 +177,7 @@ fn run_all(root: &Path, find: Finder, arguments: &RunArgs) -> Result<ExitCode> {
     run::inputs::require(root, &experiments)?;
     if arguments.dry_run {
         for e in &experiments {
-            println!("{}: {} points, {} inputs, all there", e.name, e.points(), e.inputs.len());
+            say(&format!("{}: {} points, {} inputs, all there", e.name, e.points(), e.inputs.len()));
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -256,7 +262,7 @@ fn promoted(root: &Path, find: Finder, arguments: &PromoteArgs) -> Result<()> {
     let choices =
         if arguments.dry_run { promote::choices(root, &name, find)?.0 } else { promote::promote(root, &name, find)? };
     for promote::Choice { key, value } in choices {
-        println!("{key} = {value}");
+        say(&format!("{key} = {value}"));
     }
     Ok(())
 }

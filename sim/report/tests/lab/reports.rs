@@ -114,3 +114,13 @@ fn large_rows_are_aggregated_and_still_checked() {
     let error = report(project.root(), bowl::find, true).unwrap_err().to_string();
     assert!(error.contains("run the experiment again"), "{error}");
 }
+
+/// What CI holds against the repository itself.
+#[test]
+fn the_results_of_this_repository_say_what_their_rows_say() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let checked = report(&root, strata_sim::study::find, true).unwrap();
+    checked.notes.iter().for_each(|note| println!("{note}"));
+    assert_eq!(checked.differences, [""; 0], "`just report` makes results again, and `just run-experiment` runs one");
+    assert!(!checked.rerun.is_empty());
+}
