@@ -342,10 +342,7 @@ mod tests {
         let layer = Layer::defaults_of(text).unwrap();
         assert_eq!((layer.result(&CTX), layer.result(&TEMP)), (Some("010-context"), None));
         let wrong = Layer::defaults_of(&text.replace("engine.ctx", "engine.ctxt")).unwrap_err();
-        assert_eq!(
-            wrong.to_string(),
-            "defaults.toml line 4: engine.ctxt is not a setting; did you mean engine.ctx?"
-        );
+        assert_eq!(wrong.to_string(), "defaults.toml line 4: engine.ctxt is not a setting; did you mean engine.ctx?");
         assert!(toml(text).unwrap_err().starts_with("strata.toml line 4: results.engine.ctx is not a setting"));
     }
 

@@ -67,7 +67,8 @@ fn a_profile_gives_the_figures_of_the_machine_that_constants_were_fitted_to() {
             for context in [4096, 32_768, 131_072] {
                 let of = |machine: &str| {
                     let context = AxisValue::Int(context);
-                    at(&*prepared, &[("machine", text(machine)), ("model", text(model)), ("engine.ctx", context)])[metric]
+                    at(&*prepared, &[("machine", text(machine)), ("model", text(model)), ("engine.ctx", context)])
+                        [metric]
                 };
                 // The profile under its own name, under the published one, and by itself.
                 let now = of("rtx-5070-ryzen-7600");

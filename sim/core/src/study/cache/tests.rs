@@ -182,7 +182,7 @@ fn times_follow_from_what_layers_missed_and_what_was_copied() {
     assert!((waited["insert_ms"] / link_ms - 1.0).abs() < 1e-9, "{} {link_ms}", waited["insert_ms"]);
     assert_eq!(row["insert_ms"], 0.0, "there is time for the copies beside the round");
     // A slow link has not.
-    let slow = at(&*study, &[policy("lru"), slots(128), ("link_gb_s", AxisValue::Float(0.5))]);
+    let slow = at(&*study, &[policy("lru"), slots(128), ("link_gb_s", AxisValue::Float(0.05))]);
     assert!(slow["insert_ms"] > 0.0);
     // With everything resident nothing is missed, copied or computed on the CPU.
     let all = at(&*study, &[policy("static"), slots(512)]);
@@ -194,9 +194,8 @@ fn times_follow_from_what_layers_missed_and_what_was_copied() {
 fn room_by_size_holds_more_than_slots_of_the_largest() {
     let bench = Bench::new().with("models", "models.toml", MODELS);
     let study = bench.prepared();
-    let of = |sizing: &str| {
-        at(&*study, &[policy("static"), slots(100), ("model", text("mixed")), ("sizing", text(sizing))])
-    };
+    let of =
+        |sizing: &str| at(&*study, &[policy("static"), slots(100), ("model", text("mixed")), ("sizing", text(sizing))]);
     let (uniform, bytes) = (of("uniform"), of("bytes"));
     assert_eq!((uniform["cache_gb"], bytes["cache_gb"]), (100.0 * 40_000.0 / 1e9, 100.0 * 40_000.0 / 1e9));
     // A quarter of the layers has experts of 40,000 bytes, the others of 20,000.
