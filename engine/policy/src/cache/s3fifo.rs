@@ -42,6 +42,8 @@ pub(crate) struct S3Fifo {
     room: Vec<u64>,
     /// Whether something has left each pool.
     evicts: Vec<bool>,
+    /// For the small and the main queue of each pool, whether at this boundary nothing in it may leave.
+    stuck: Vec<[bool; 2]>,
     turns: Turns,
 }
 
@@ -55,6 +57,7 @@ impl S3Fifo {
             units: vec![[0; 3]; store.pools()],
             room: rooms.to_vec(),
             evicts: vec![false; store.pools()],
+            stuck: vec![[false; 2]; store.pools()],
             turns: Turns::new(shape),
         };
         for &key in ranking.iter().rev().filter(|&&key| store.state(key) == State::Resident) {
@@ -80,25 +83,40 @@ impl S3Fifo {
     fn victim(&mut self, store: &Store, pool: usize) -> Option<Key> {
         let list = |which: u8| 3 * pool + usize::from(which);
         // Ends: each pass takes a use, promotes, or adds to what was kept.
-        let mut kept = 0;
+        let (mut kept, mut in_row) = (0, 0);
         let most = self.units[pool][usize::from(SMALL)] + self.units[pool][usize::from(MAIN)];
         let mut from = NOWHERE;
         while kept <= most {
             let [small, main, _] = self.units[pool];
             // A queue whose turn it is keeps it until something leaves or it is empty.
+            let before = from;
             if from != MAIN && small == 0 || from == NOWHERE && main > self.main_room(pool) {
                 from = MAIN;
             } else if from != SMALL && main == 0 || from == NOWHERE {
                 from = SMALL;
             }
+            let queue = self.units[pool][usize::from(from)];
+            if from != before && self.stuck[pool][usize::from(from)] {
+                kept += whole_turns(queue, kept, most);
+            }
+            in_row = if from == before { in_row } else { 0 };
             let key = self.lists.back(list(from))?;
             let uses = self.uses[key as usize];
             self.take(store, key);
             if !store.may_leave(key) {
                 kept += store.cost(key);
+                in_row += store.cost(key);
                 self.push(store, key, from);
-            } else if from == SMALL && uses >= PROMOTED {
+                if in_row == queue {
+                    self.stuck[pool][usize::from(from)] = true;
+                    kept += whole_turns(queue, kept, most);
+                }
+                continue;
+            }
+            in_row = 0;
+            if from == SMALL && uses >= PROMOTED {
                 self.uses[key as usize] = 0;
+                self.stuck[pool][usize::from(MAIN)] = false;
                 self.push(store, key, MAIN);
             } else if from == MAIN && uses > 0 {
                 self.uses[key as usize] = uses - 1;
@@ -146,6 +164,12 @@ impl S3Fifo {
     }
 }
 
+/// Of a queue of which nothing may leave, the units that go by while it is turned whole times: it is then as it was
+/// before, so they need not be moved. No more than leave `kept` at `most`.
+fn whole_turns(queue: u64, kept: u64, most: u64) -> u64 {
+    most.saturating_sub(kept).checked_div(queue).unwrap_or(0) * queue
+}
+
 impl Policy for S3Fifo {
     #[inline]
     fn used(&mut self, key: Key, state: State, _first: bool) {
@@ -156,6 +180,7 @@ impl Policy for S3Fifo {
     }
 
     fn decide(&mut self, store: &mut Store, missed: &[Key]) {
+        self.stuck.fill([false; 2]);
         let (before, after) = missed.split_at(self.turns.start(missed, store.budget_left()));
         for &key in after.iter().chain(before) {
             if store.budget_left() == 0 {

@@ -182,7 +182,7 @@ fn times_follow_from_what_layers_missed_and_what_was_copied() {
     assert!((waited["insert_ms"] / link_ms - 1.0).abs() < 1e-9, "{} {link_ms}", waited["insert_ms"]);
     assert_eq!(row["insert_ms"], 0.0, "there is time for the copies beside the round");
     // A slow link has not.
-    let slow = at(&*study, &[policy("lru"), slots(128), ("link_gb_s", AxisValue::Float(0.5))]);
+    let slow = at(&*study, &[policy("lru"), slots(128), ("link_gb_s", AxisValue::Float(0.05))]);
     assert!(slow["insert_ms"] > 0.0);
     // With everything resident nothing is missed, copied or computed on the CPU.
     let all = at(&*study, &[policy("static"), slots(512)]);
