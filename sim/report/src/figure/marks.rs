@@ -128,7 +128,7 @@ fn ring_color(plot: &Plot, published: usize) -> RGBColor {
 
 fn ring<'a>(root: &Area<'a>, at: (i32, i32), published: usize, color: RGBColor) -> Drawn<'a> {
     let style = color.stroke_width(2);
-    if published % 2 == 0 {
+    if published.is_multiple_of(2) {
         return root.draw(&Circle::new(at, SIZE + 2, style));
     }
     let (x, y) = at;

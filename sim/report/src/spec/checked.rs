@@ -91,7 +91,7 @@ fn unknown<'a>(what: &str, found: &str, known: impl Iterator<Item = &'a str>) ->
     }
 }
 
-fn names_of<'a>(described: &'a [Described]) -> impl Iterator<Item = &'a str> {
+fn names_of(described: &[Described]) -> impl Iterator<Item = &str> {
     described.iter().map(|d| d.name)
 }
 
