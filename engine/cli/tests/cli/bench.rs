@@ -265,7 +265,7 @@ fn memory_that_is_not_there_is_said() {
 #[test]
 fn wrong_usage_is_2_with_what_was_found_and_expected() {
     for (args, want) in [
-        (&[][..], "memory, kernels, decode, prefill, ab"),
+        (&[][..], "memory, kernels, hardware, decode, prefill, ab"),
         (&["frob"], "unrecognized subcommand 'frob'"),
         (&["memory", "--threads", "0"], "--threads is \"0\", expected whole numbers from 1 to "),
         (&["memory", "--threads", "1,100000"], "--threads is \"1,100000\", expected whole numbers from 1 to "),
