@@ -45,6 +45,7 @@ pub(crate) fn config() -> Arg {
 pub(crate) fn flags_of(knob: &'static Knob, default: &str) -> Vec<Arg> {
     let heading = match knob.section() {
         "engine" => "Engine",
+        "experts" => "Experts",
         "cache" => "Conversation cache",
         "speculation" => "Speculation",
         "sampling" => "Sampling",

@@ -52,7 +52,7 @@ at_least = 1.5
 pub(crate) fn noisy(seeds: usize) -> String {
     let seeds: Vec<String> = (1..=seeds).map(|s| s.to_string()).collect();
     PLAIN
-        .replace("[axes]", &format!("[axes]\nnoise = 0.1"))
+        .replace("[axes]", "[axes]\nnoise = 0.1")
         .replace("quick = true", &format!("quick = true\nseeds = [{}]\nrepetitions = 2", seeds.join(", ")))
 }
 
