@@ -27,6 +27,7 @@ mod numbers;
 mod popularity;
 
 pub use fit::{Fitted, Free, Parameter, Target, fit};
+pub use numbers::Random;
 pub(crate) use popularity::{logarithms, probabilities};
 
 use crate::trace::{Trace, TraceError};

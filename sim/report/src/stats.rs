@@ -4,6 +4,8 @@
 //! ones for every configuration, since configurations share their draws. Fewer draws make such an interval too narrow,
 //! so there the range of what each draw gives by itself stands in. One draw has no interval: what it gives is exact.
 
+use strata_trace::synth::Random;
+
 /// Resamples of a bootstrap; the ends of a 95 % interval are then read off 50 values each.
 const RESAMPLES: usize = 2_000;
 
@@ -40,8 +42,8 @@ pub fn resamples(draws: usize) -> Vec<Vec<usize>> {
     let all: Vec<usize> = (0..draws).collect();
     let mut sets = vec![all];
     if draws >= FEWEST {
-        let mut random = SplitMix(1);
-        sets.extend((0..RESAMPLES).map(|_| (0..draws).map(|_| random.below(draws)).collect()));
+        let mut random = Random::new(1);
+        sets.extend((0..RESAMPLES).map(|_| (0..draws).map(|_| random.below(draws as u64) as usize).collect()));
     } else if draws > 1 {
         sets.extend((0..draws).map(|i| vec![i]));
     }
@@ -73,20 +75,6 @@ pub fn mean(samples: &[Option<f64>], chosen: &[usize]) -> Option<f64> {
         sum += samples.get(i).copied().flatten()?;
     }
     if chosen.is_empty() { None } else { Some(sum / chosen.len() as f64) }
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // The bias of a product by so small a number is below 2^-50.
-        (((z ^ (z >> 31)) as u128 * n as u128) >> 64) as usize
-    }
 }
 
 #[cfg(test)]

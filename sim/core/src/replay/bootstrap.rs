@@ -8,6 +8,7 @@
 use super::accesses::Accesses;
 use super::run::Replayed;
 use strata_trace::Phase;
+use strata_trace::synth::Random;
 
 /// A part of what a rate is made of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,28 +104,11 @@ fn interval(blocks: usize, seed: u64, mut figure: impl FnMut(&mut dyn Iterator<I
     if blocks == 0 {
         return Interval { value, low: value, high: value };
     }
-    let mut random = SplitMix64(seed);
+    let mut random = Random::new(seed);
     let mut samples: Vec<f64> =
         (0..SAMPLES).map(|_| figure(&mut (0..blocks).map(|_| random.below(blocks as u64) as usize))).collect();
     samples.sort_by(f64::total_cmp);
     // 50 samples lie below the interval, and 50 above it.
     let out = SAMPLES / 40;
     Interval { value, low: samples[out], high: samples[SAMPLES - 1 - out] }
-}
-
-/// Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, the high half of a product: off from even by less than `n` in 2^64.
-    fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
-    }
 }

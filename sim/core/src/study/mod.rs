@@ -63,6 +63,13 @@ pub struct Row {
     pub metrics: Vec<(String, f64)>,
 }
 
+impl Row {
+    /// Figures under the names that a study gives them.
+    pub(crate) fn of(labels: Vec<(String, AxisValue)>, metrics: &[Described], figures: &[f64]) -> Row {
+        Row { labels, metrics: metrics.iter().zip(figures).map(|(m, &v)| (m.name.to_owned(), v)).collect() }
+    }
+}
+
 /// An axis or a figure of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Described {

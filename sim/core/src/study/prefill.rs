@@ -4,7 +4,7 @@ use super::setting::{AXES as SHARED, INPUTS, Library, Setting};
 use super::values::{NumberOr, Values, word};
 use super::{Described, Inputs, Point, Prepared, Row, Study};
 use crate::check::invalid;
-use crate::cost::counts::{HIT_POWER, Unions, hit_rate};
+use crate::cost::counts::Unions;
 use crate::cost::{Prompt, largest_chunk, prompt_time};
 use crate::error::SimError;
 
@@ -98,10 +98,7 @@ impl Prepared for PrefillPrepared {
             NumberOr::Word("auto") => AUTO_CHUNK.min(room),
             NumberOr::Word(other) => return Err(word("engine.prefill_chunk", other, "a number of tokens, or auto")),
         };
-        let hits = match s.hits {
-            Some(hits) => hits,
-            None => hit_rate(s.slots, s.model.pairs() as f64, HIT_POWER)?,
-        };
+        let hits = s.hit_rate()?;
         let prompt = Prompt { tokens, chunk, slots: s.slots, hits, unions: Unions::default() };
         let time = prompt_time(&s.machine, &s.model, &constants, prompt)?;
         let figures = [
@@ -116,7 +113,6 @@ impl Prepared for PrefillPrepared {
             s.slots,
             time.bytes / 1e9,
         ];
-        let metrics = METRICS.iter().zip(figures).map(|(m, v)| (m.name.to_owned(), v)).collect();
-        Ok(vec![Row { labels: values.labels(), metrics }])
+        Ok(vec![Row::of(values.labels(), METRICS, &figures)])
     }
 }

@@ -8,7 +8,7 @@
 
 use super::setting::{INPUTS, Setting};
 use super::{Described, Inputs, Point, Prepared, Row, Study};
-use crate::cost::counts::{HIT_POWER, Unions, expected, hit_rate};
+use crate::cost::counts::{Unions, expected};
 use crate::cost::{Acceptance, RoundTime, Window, round_time, two_groups};
 use crate::error::SimError;
 use crate::study::setting::{AXES, Library, Order};
@@ -75,10 +75,7 @@ impl Prepared for RoundPrepared {
         let values = Values::new(NAME, point, AXES)?;
         let setting = Setting::of(&values, &self.library)?;
         let s = &setting;
-        let hits = match s.hits {
-            Some(hits) => hits,
-            None => hit_rate(s.slots, s.model.pairs() as f64, HIT_POWER)?,
-        };
+        let hits = s.hit_rate()?;
         let rounds = s.acceptance.rounds(s.window)?;
         let mut mean = RoundTime::default();
         for (row, &share) in rounds.rows.iter().enumerate() {
@@ -121,7 +118,6 @@ impl Prepared for RoundPrepared {
             mean.cpu_bytes / 1e6,
             mean.copied_bytes / 1e6,
         ];
-        let metrics = METRICS.iter().zip(figures).map(|(m, v)| (m.name.to_owned(), v)).collect();
-        Ok(vec![Row { labels: values.labels(), metrics }])
+        Ok(vec![Row::of(values.labels(), METRICS, &figures)])
     }
 }

@@ -3,6 +3,7 @@
 use super::values::{NumberOr, Values, word};
 use super::{Described, Inputs};
 use crate::check::{positive, share};
+use crate::cost::counts::{HIT_POWER, hit_rate};
 use crate::cost::{Acceptance, Composition, Constants, Copies, KvType, Machine, ModelShape, PromptConstants};
 use crate::cost::{SlotPlan, Split, VramConstants, slots};
 use crate::error::SimError;
@@ -185,6 +186,17 @@ pub(crate) struct Setting {
 const TYPICAL_ACCEPTANCE: f64 = 0.745;
 
 impl Setting {
+    /// The share of look-ups that find their expert resident: as given, or by the curve from the slots.
+    ///
+    /// # Errors
+    /// As of [`hit_rate`].
+    pub(crate) fn hit_rate(&self) -> Result<f64, SimError> {
+        match self.hits {
+            Some(hits) => Ok(hits),
+            None => hit_rate(self.slots, self.model.pairs() as f64, HIT_POWER),
+        }
+    }
+
     /// # Errors
     /// A value cannot be, or nothing is known by a name.
     pub(crate) fn of(values: &Values, library: &Library) -> Result<Setting, SimError> {

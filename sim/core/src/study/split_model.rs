@@ -77,8 +77,7 @@ impl Prepared for SplitModel {
         let gpu = resident.max(fraction * miss_mb / link_gb_s) + fraction * missed;
         let cpu = (1.0 - fraction) * miss_mb / cpu_gb_s;
         let figures = [gpu, cpu, gpu.max(cpu), gpu + cpu];
-        let metrics = METRICS.iter().zip(figures).map(|(m, v)| (m.name.to_owned(), v)).collect();
-        Ok(vec![Row { labels: values.labels(), metrics }])
+        Ok(vec![Row::of(values.labels(), METRICS, &figures)])
     }
 }
 

@@ -6,7 +6,9 @@ mod text;
 
 pub use plan::{Group, PLANS, Plan, Report};
 
-pub use stats::{Interval, Pair, kendall_tau, mape, p95, regret, with_interval};
+use crate::replay::Interval;
+
+pub use stats::{Pair, kendall_tau, mape, p95, regret, with_interval};
 pub use text::{fit_markdown, report_csv, report_markdown};
 
 use crate::error::SimError;

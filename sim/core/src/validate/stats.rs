@@ -2,17 +2,8 @@
 
 use crate::check::{invalid, positive};
 use crate::error::SimError;
-
-/// A figure with its 95 % interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
-    /// The figure of all pairs.
-    pub value: f64,
-    /// 2.5 % of the resampled figures are below.
-    pub low: f64,
-    /// 2.5 % of the resampled figures are above.
-    pub high: f64,
-}
+use crate::replay::Interval;
+use strata_trace::synth::Random;
 
 /// A prediction beside its measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,12 +87,12 @@ pub fn with_interval(blocks: &[Vec<Pair>], seed: u64, figure: impl Fn(&[Pair]) -
         singles = all.iter().map(|&p| vec![p]).collect();
         &singles
     };
-    let mut random = SplitMix(seed);
+    let mut random = Random::new(seed);
     let mut figures = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
         let mut drawn = Vec::with_capacity(all.len());
         for _ in 0..blocks.len() {
-            drawn.extend_from_slice(&blocks[random.below(blocks.len())]);
+            drawn.extend_from_slice(&blocks[random.below(blocks.len() as u64) as usize]);
         }
         if !drawn.is_empty() {
             let value = figure(&drawn);
@@ -116,19 +107,4 @@ pub fn with_interval(blocks: &[Vec<Pair>], seed: u64, figure: impl Fn(&[Pair]) -
         last.map_or(f64::NAN, |last| figures[(share * last as f64).round() as usize])
     };
     Ok(Interval { value: figure(&all), low: at(0.025), high: at(0.975) })
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): a small generator whose numbers are the same everywhere.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^= z >> 31;
-        // The high half of a product: uneven by less than 2^-50 for the sizes here.
-        ((u128::from(z) * bound as u128) >> 64) as usize
-    }
 }

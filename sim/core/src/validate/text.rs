@@ -1,7 +1,8 @@
 //! Fits and validations as text.
 
-use super::{Interval, Report};
+use super::Report;
 use crate::fit::{Fitted, Residual, Term};
+use crate::replay::Interval;
 use std::fmt::Write;
 
 /// Constants and residuals of a fit as Markdown: each constant, then each term, then each window.
