@@ -9,7 +9,8 @@ use strata_config::Settings;
 use strata_config::registry::{ISA, THREADS};
 use strata_gguf::{Gguf, show_path};
 use strata_model::CpuOps;
-use strata_runtime::{About, Engine, Recorded, Recording};
+use strata_policy::cache::CacheParams;
+use strata_runtime::{About, Engine, Error, Recorded, Recording};
 use strata_trace::{KnobValue, PartFile};
 
 /// `--trace FILE`, and `--force` for it.
@@ -24,6 +25,19 @@ pub(crate) fn args() -> [Arg; 2] {
 /// `--force`
 pub(crate) fn force() -> Arg {
     Arg::new("force").long("force").action(ArgAction::SetTrue).help("Replace the file if there is one")
+}
+
+/// Checks the expert cache that the settings ask for. Returns what the user should know if nothing is `recorded`: this
+/// version has no GPU, and only recordings hold what a cache would do.
+///
+/// # Errors
+/// It cannot be. It is worth knowing before a large model is read.
+pub(crate) fn check_cache(settings: &Settings, recorded: bool) -> Result<Option<&'static str>> {
+    let Some(params) = CacheParams::from_knobs(|name| settings.expert_knob(name)).map_err(Error::from)? else {
+        return Ok(None);
+    };
+    params.must_be_causal().map_err(Error::from)?;
+    Ok((!recorded).then_some("there is no GPU to hold experts, and no recording (--trace) to say which it would hold"))
 }
 
 /// A file that is to be written, and may be.
@@ -124,12 +138,17 @@ impl Tracing<'_> {
 
 /// What was recorded, in a line.
 pub(crate) fn summary(path: &Path, recorded: &Recorded) -> String {
+    let hits = recorded.cache.filter(|cache| cache.accesses > 0).map(|cache| {
+        let share = 100.0 * cache.hits as f64 / cache.accesses as f64;
+        format!(", {share:.1} % of expert uses are hits")
+    });
     format!(
-        "{}: {}, {}, {}",
+        "{}: {}, {}, {}{}",
         show_path(path),
         output::count(recorded.rounds as usize, "round"),
         output::count(recorded.tokens as usize, "token"),
-        output::bytes(recorded.bytes)
+        output::bytes(recorded.bytes),
+        hits.unwrap_or_default()
     )
 }
 

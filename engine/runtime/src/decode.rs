@@ -23,7 +23,7 @@ impl<O: Ops> Session<'_, O> {
     /// The state then holds every token but the last one, as it would after decoding token by token.
     pub(crate) fn decode(&mut self, logits: &[f32], answering: &mut Answering<'_>) -> Result<Finish> {
         let mut lap = Lap::start();
-        self.speculator.take_spent();
+        self.speculator.prompt_is_read();
         let sampler = Sampler::new(answering.params.sampling.clone());
         let model = self.engine.model();
         let (vocab, capacity) = (model.config().vocab, self.state.capacity());

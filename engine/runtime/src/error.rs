@@ -38,6 +38,9 @@ pub enum Error {
         /// Name of the file.
         file: String,
     },
+    /// The expert cache that the settings ask for cannot be.
+    #[error("experts.{0}")]
+    Cache(#[from] strata_policy::cache::CacheError),
     /// A trace could not be written.
     #[error(transparent)]
     Trace(#[from] strata_trace::TraceError),

@@ -29,7 +29,7 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use marks::ChatMarks;
 pub use parking::{Parked, Parking};
-pub use recorder::{About, Recorded, Recorder, Recording};
+pub use recorder::{About, CacheCounts, Recorded, Recorder, Recording};
 pub use rejection::SpecSampling;
 pub use sampler::{Sampler, SamplingParams};
 pub use session::{Answer, Event, Finish, GenerateParams, Session, Timings};

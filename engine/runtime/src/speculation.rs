@@ -90,8 +90,10 @@ pub struct Speculation {
     pub positions: Vec<Tally>,
     /// Drafts that the draft layer made, with those that were not verified.
     pub drafted: usize,
-    /// Seconds that it took, reading along included.
+    /// Seconds that it took of the answer's, reading along included.
     pub draft_seconds: f64,
+    /// Seconds that it took to read along with the prompt.
+    pub prompt_seconds: f64,
     /// Times that the draft layer failed; it then begins anew, and the answer is none the worse.
     pub failures: usize,
     /// Times that the draft layer forgot the text but for its end, as it was not asked for drafts.
@@ -262,6 +264,12 @@ impl<O: Ops> Speculator<O> {
         self.stats.draft_seconds += nanos as f64 / 1e9;
     }
 
+    /// The prompt is read, and the answer begins.
+    pub(crate) fn prompt_is_read(&mut self) {
+        self.stats.prompt_seconds = std::mem::take(&mut self.stats.draft_seconds);
+        self.spent = 0;
+    }
+
     /// Nanoseconds that the draft layer took since this was last asked.
     pub(crate) fn take_spent(&mut self) -> u64 {
         std::mem::take(&mut self.spent)
@@ -301,12 +309,11 @@ impl<O: Ops> Speculator<O> {
         let plan = self.policy.plan(Offer { lookup: found.as_ref().map(|(m, _)| *m), mtp, remaining });
         let started = Instant::now();
         if plan.steps > 0 {
-            match plan.probe {
-                // Most likely it is for nothing.
-                Some(Probe::Draft) if self.side.as_ref().is_some_and(Side::behind) => self.restart(engine),
-                Some(Probe::Draft) => {}
-                _ => self.wanted = true,
+            // Nothing was drafted for a while, so it may well be for nothing again.
+            if !self.wanted && self.side.as_ref().is_some_and(Side::behind) {
+                self.restart(engine);
             }
+            self.wanted |= plan.probe != Some(Probe::Draft);
             self.fill(engine);
         }
         let Speculator { policy, side, text, .. } = self;

@@ -6,19 +6,31 @@
 mod common;
 
 use common::{engine, exactly, generate, nano, nano_with_draft_layer};
+use std::collections::BTreeMap;
 use std::path::Path;
 use strata_gguf::{Gguf, Special};
 use strata_model::{CpuOps, Observer, Routing, Want};
+use strata_policy::cache::{Admission, CacheParams, Capacity, Rule, Scope};
 use strata_policy::window::{Settings, Source};
-use strata_runtime::{About, Answer, CheckpointParams, Engine, Recording, Session, SpeculationParams};
-use strata_trace::{Branch, DraftSource, Phase, Trace, gate_to_fixed};
+use strata_runtime::{About, Answer, CheckpointParams, Engine, Recorded, Recording, Session, SpeculationParams};
+use strata_sim::replay::{Accesses, StartState, check, replay};
+use strata_trace::{Branch, DraftSource, KnobValue, Phase, Trace, gate_to_fixed};
 
 const TEXT: &str = "The capital of France is Paris. The capital of Italy is Rome. The capital of Spain is Madrid. The";
 const CHUNK: usize = 7;
 
 /// What `work` made an engine do, as a trace.
 fn recorded(engine: &Engine<CpuOps>, gguf: &Gguf, work: impl FnOnce()) -> Trace {
-    let about = About::of(gguf, engine, "test 1", Default::default()).unwrap();
+    recorded_with(engine, gguf, Default::default(), work).0
+}
+
+fn recorded_with(
+    engine: &Engine<CpuOps>,
+    gguf: &Gguf,
+    knobs: BTreeMap<String, KnobValue>,
+    work: impl FnOnce(),
+) -> (Trace, Recorded) {
+    let about = About::of(gguf, engine, "test 1", knobs).unwrap();
     let (recorder, recording) = Recording::start(Vec::new(), about, CHUNK).unwrap();
     engine.record(recorder);
     work();
@@ -27,7 +39,7 @@ fn recorded(engine: &Engine<CpuOps>, gguf: &Gguf, work: impl FnOnce()) -> Trace 
     assert_eq!(recorded.warning(), None);
     let opened = Trace::read_from(&file[..], file.len() as u64, "t").unwrap();
     assert_eq!((opened.warnings.len(), opened.trace.rounds.len() as u64), (0, recorded.rounds));
-    opened.trace
+    (opened.trace, recorded)
 }
 
 fn session<'e>(engine: &'e Engine<CpuOps>, speculation: SpeculationParams) -> Session<'e, CpuOps> {
@@ -123,7 +135,8 @@ fn check_rounds(trace: &Trace, prompt: &[u32], answer: &Answer, wall: u64) {
     }
     // Draft time is what the answer's statistics say, but for reading along behind the last round.
     let drafting: u64 = trace.rounds.iter().map(|r| r.nanos[Branch::Draft as usize]).sum();
-    assert!(drafting as f64 / 1e9 <= answer.speculation.draft_seconds + 1e-6);
+    let counted = answer.speculation.draft_seconds + answer.speculation.prompt_seconds;
+    assert!(drafting as f64 / 1e9 <= counted + 1e-6);
 }
 
 /// Requests go on in a session, from checkpoints too; each has its number, and what needs no reading is not in it.
@@ -149,6 +162,90 @@ fn every_answer_is_a_request() {
     assert_eq!(ids(2), first[..1]);
     assert_eq!(trace.rounds.last().unwrap().request, 2);
     assert_eq!(trace.rounds.iter().filter(|r| r.round == 0).count(), 3);
+}
+
+/// The settings of a cache as a trace's header has them.
+fn knobs(params: &CacheParams) -> BTreeMap<String, KnobValue> {
+    let text = params.to_string();
+    let pairs = text.split(' ').map(|pair| pair.split_once('=').unwrap());
+    let knob = |(name, value): (&str, &str)| {
+        (format!("experts.{name}"), KnobValue { value: value.to_owned(), origin: "flag".to_owned() })
+    };
+    pairs.map(knob).collect()
+}
+
+/// The engine's own log of its cache against the simulator, for every rule that an engine can run.
+#[test]
+fn what_the_cache_did_is_what_its_replay_does() {
+    let (engine, gguf) = (nano_with_draft_layer(), nano());
+    let tokens = engine.tokenizer().encode(TEXT, Special::Plain);
+    let lfu = Rule::Lfu { decay: 0.7, every: 4, remember: true, bypass: true };
+    let rules = [Rule::Static, Rule::Lru, lfu, Rule::original(), Rule::S3Fifo, Rule::saving(), Rule::Infinite];
+    let mut all = Vec::new();
+    for rule in rules {
+        let plain = CacheParams::new(rule, Capacity::Slots(96));
+        let bytes = Capacity::Bytes(
+            60 * gguf
+                .tensors()
+                .iter()
+                .filter(|t| t.name().contains("blk.0.ffn_up_exps"))
+                .map(|t| t.bytes())
+                .sum::<u64>()
+                / 64,
+        );
+        let other = CacheParams {
+            capacity: bytes,
+            scope: Scope::PerLayer,
+            admission: Admission::WaitForCopy,
+            copy_rounds: 2,
+            insert_budget: Some(7),
+            count_prefill: true,
+            ..plain
+        };
+        all.extend([plain, CacheParams { copy_rounds: 0, ..plain }, other]);
+    }
+    let mut rates = Vec::new();
+    for params in all {
+        let (mut trace, recorded) = recorded_with(&engine, &gguf, knobs(&params), || {
+            for (from, speculation) in [(0, drafting()), (4, SpeculationParams::none())] {
+                generate(&mut session(&engine, speculation), &tokens[from..], 12);
+            }
+        });
+        assert_eq!(CacheParams::from_meta(&trace.meta).unwrap(), Some(params));
+        let cold = StartState::default();
+        assert_eq!(check(&trace, &params, &cold).unwrap(), None, "{params}");
+
+        let counted = recorded.cache.unwrap();
+        let replayed = replay(&Accesses::from_trace(&trace).unwrap(), &params, &cold).unwrap();
+        let sum = |of: fn(&strata_sim::replay::Counts) -> u64| of(&replayed.prefill) + of(&replayed.decode);
+        assert_eq!((counted.accesses, counted.hits), (sum(|c| c.accesses), sum(|c| c.hits)), "{params}");
+        assert_eq!((counted.inserts, counted.bytes), (sum(|c| c.inserts), sum(|c| c.bytes)), "{params}");
+        assert_eq!(counted.accesses, trace.len() as u64);
+        assert!(counted.hits > 0 && counted.inserts > 0 && !trace.moves.is_empty(), "{params}: {counted:?}");
+        rates.push(counted.hits);
+
+        let last = trace.hits.len() - 1;
+        trace.hits[last] = !trace.hits[last];
+        assert!(check(&trace, &params, &cold).unwrap().is_some(), "{params}");
+    }
+    rates.sort_unstable();
+    rates.dedup();
+    assert!(rates.len() > 12, "the caches are hardly different: {rates:?}");
+}
+
+#[test]
+fn a_cache_that_cannot_be_run_is_refused_before_anything_is_written() {
+    let (gguf, engine) = (nano(), engine(&nano()));
+    let start = |change: &dyn Fn(&mut BTreeMap<String, KnobValue>)| {
+        let mut knobs = knobs(&CacheParams::new(Rule::Belady { bypass: true }, Capacity::Slots(5)));
+        change(&mut knobs);
+        let about = About::of(&gguf, &engine, "test 1", knobs).unwrap();
+        Recording::start(Vec::new(), about, CHUNK).err().unwrap().to_string()
+    };
+    let future = "experts.policy: found belady, expected a policy that does not know the future; replays can have it";
+    assert_eq!(start(&|_| ()), future);
+    let missing = start(&|knobs| drop(knobs.remove("experts.scope")));
+    assert_eq!(missing, "experts.scope: found nothing, expected one of global, per-layer");
 }
 
 #[test]

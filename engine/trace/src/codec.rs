@@ -75,8 +75,7 @@ pub fn most_bytes(meta: &Meta, rows: usize, moves: usize) -> usize {
     FIXED + rows * TOKEN + accesses * 4 + meta.layers * 4 * 8 + accesses.div_ceil(8) + 4 + moves * MOVE
 }
 
-/// Appends a round to `out` as bytes, for [`TraceWriter::append_encoded`](crate::TraceWriter::append_encoded). Takes no
-/// memory when `out` has room for [`most_bytes`].
+/// Appends a round to `out` as bytes, for a [`RoundDecoder`]. Takes no memory when `out` has room for [`most_bytes`].
 pub fn encode(record: &Record<'_>, out: &mut Vec<u8>) {
     let round = &record.round;
     let column = |i: usize| move |times: &LayerTimes| times.columns()[i].1;
@@ -149,6 +148,20 @@ pub(crate) struct Parts {
     layer_times: Vec<LayerTimes>,
     hits: Vec<bool>,
     moves: Vec<Move>,
+}
+
+/// Reads rounds as [`encode`] made them, into memory that serves again and again.
+#[derive(Debug, Default)]
+pub struct RoundDecoder(Parts);
+
+impl RoundDecoder {
+    /// The round that these bytes are.
+    ///
+    /// # Errors
+    /// They are not those of a round of a trace with this `meta`.
+    pub fn decode(&mut self, round: &[u8], meta: &Meta) -> Result<Record<'_>, TraceError> {
+        decode(round, round.len() as u64, "a recorded round", meta, &mut self.0)
+    }
 }
 
 /// Bytes of a payload, and where in the file they are.

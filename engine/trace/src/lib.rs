@@ -119,7 +119,7 @@ pub mod synth;
 mod trace;
 mod writer;
 
-pub use codec::{encode, most_bytes};
+pub use codec::{RoundDecoder, encode, most_bytes};
 pub use csv::write_csv;
 pub use jsonl::{read_jsonl, read_jsonl_from, write_jsonl};
 pub use meta::{KnobValue, Meta, ModelMeta, Origin};

@@ -4,6 +4,7 @@ use crate::limits::{self, invalid};
 use crate::meta::Meta;
 use crate::round::{BRANCHES, LayerTimes, Move, Round, Token};
 use crate::trace::TraceError;
+use std::ops::Range;
 
 /// A round with its tokens, their experts, and what else was recorded of it.
 ///
@@ -26,7 +27,24 @@ pub struct Record<'a> {
     pub moves: Option<&'a [Move]>,
 }
 
+/// Where the accesses of a round's rows lie in `[rows][layers][used]`, and their layers, in the order of time: by layer,
+/// then row, then routing order.
+pub(crate) fn in_time(rows: Range<usize>, meta: &Meta) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let (layers, used) = (meta.layers, meta.used);
+    (0..layers).flat_map(move |layer| {
+        rows.clone().flat_map(move |row| {
+            let start = (row * layers + layer) * used;
+            (start..start + used).map(move |i| (i, layer))
+        })
+    })
+}
+
 impl Record<'_> {
+    /// The accesses in the order of time: index into [`Record::ids`], layer and expert.
+    pub fn accesses(&self, meta: &Meta) -> impl Iterator<Item = (usize, usize, u16)> + '_ {
+        in_time(0..self.tokens.len(), meta).map(|(i, layer)| (i, layer, self.ids[i]))
+    }
+
     /// Whether this can be a round of a trace with this `meta`. `place` says where it stands, such as a file and a line.
     ///
     /// # Errors

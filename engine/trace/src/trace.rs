@@ -2,7 +2,7 @@
 
 use crate::limits::invalid;
 use crate::meta::Meta;
-use crate::record::Record;
+use crate::record::{Record, in_time};
 use crate::round::{LayerTimes, Move, Round, Token};
 
 /// Why something is no trace, or no part of one.
@@ -187,13 +187,7 @@ impl Trace {
 
     /// The accesses of a round in the order of time: index into `ids`, layer and expert.
     pub fn accesses(&self, round: usize) -> impl Iterator<Item = (usize, usize, u16)> + '_ {
-        let (tokens, used) = (self.tokens_of(round), self.meta.used);
-        (0..self.meta.layers).flat_map(move |layer| {
-            tokens.clone().flat_map(move |token| {
-                let start = (token * self.meta.layers + layer) * used;
-                (start..start + used).map(move |i| (i, layer, self.ids[i]))
-            })
-        })
+        in_time(self.tokens_of(round), &self.meta).map(|(i, layer)| (i, layer, self.ids[i]))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writing traces, round by round.
 
-use crate::codec::{self, END, HEADER, MAGIC, Parts, ROUND, VERSION};
+use crate::codec::{self, END, HEADER, MAGIC, ROUND, VERSION};
 use crate::limits::invalid;
 use crate::meta::Meta;
 use crate::record::Record;
@@ -20,7 +20,6 @@ pub struct TraceWriter<W: Write> {
     tokens: u64,
     bytes: u64,
     buffer: Vec<u8>,
-    parts: Parts,
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -43,7 +42,7 @@ impl<W: Write> TraceWriter<W> {
         header.extend_from_slice(&sum.to_le_bytes());
         out.write_all(&header).map_err(TraceError::writing)?;
         let bytes = header.len() as u64;
-        Ok(TraceWriter { out, meta, sum, rounds: 0, tokens: 0, bytes, buffer: header, parts: Parts::default() })
+        Ok(TraceWriter { out, meta, sum, rounds: 0, tokens: 0, bytes, buffer: header })
     }
 
     /// Adds a round.
@@ -53,24 +52,10 @@ impl<W: Write> TraceWriter<W> {
     /// further.
     pub fn append(&mut self, record: &Record<'_>) -> Result<(), TraceError> {
         record.check(&self.meta, "the trace")?;
-        self.put_round(record.tokens.len(), |out| codec::encode(record, out))
-    }
-
-    /// Adds a round as [`encode`](crate::encode) made it.
-    ///
-    /// # Errors
-    /// The bytes are not a round of this trace, or `out` fails.
-    pub fn append_encoded(&mut self, round: &[u8]) -> Result<(), TraceError> {
-        let end = round.len() as u64;
-        let tokens = codec::decode(round, end, "a recorded round", &self.meta, &mut self.parts)?.tokens.len();
-        self.put_round(tokens, |out| out.extend_from_slice(round))
-    }
-
-    fn put_round(&mut self, tokens: usize, payload: impl FnOnce(&mut Vec<u8>)) -> Result<(), TraceError> {
         self.buffer.clear();
-        codec::frame(&mut self.buffer, ROUND, &mut self.sum, payload)?;
+        codec::frame(&mut self.buffer, ROUND, &mut self.sum, |out| codec::encode(record, out))?;
         self.rounds += 1;
-        self.tokens += tokens as u64;
+        self.tokens += record.tokens.len() as u64;
         self.put()
     }
 

@@ -8,7 +8,7 @@ mod common;
 use common::{Shape, bytes, is_prefix, meta, shapes, trace};
 use proptest::prelude::*;
 use std::path::Path;
-use strata_trace::{Meta, Opened, PartFile, Trace, TraceError, TraceWriter, encode, most_bytes};
+use strata_trace::{Meta, Opened, PartFile, RoundDecoder, Trace, TraceError, TraceWriter, encode, most_bytes};
 
 const SMALL: Shape = Shape { layers: 2, experts: 9, used: 2, rounds: 3, times: true, hits: true, moves: true };
 
@@ -45,14 +45,14 @@ proptest! {
     fn rounds_that_were_encoded_before_give_the_same_file(shape in shapes(), seed: u64) {
         let whole = trace(shape, seed);
         let mut writer = TraceWriter::new(Vec::new(), whole.meta.clone()).unwrap();
-        let mut buffer = Vec::new();
+        let (mut buffer, mut decoder) = (Vec::new(), RoundDecoder::default());
         for round in 0..whole.rounds.len() {
             let record = whole.record(round);
             buffer.clear();
             encode(&record, &mut buffer);
             let most = most_bytes(&whole.meta, record.tokens.len(), record.moves.unwrap_or_default().len());
             prop_assert!(buffer.len() <= most);
-            writer.append_encoded(&buffer).unwrap();
+            writer.append(&decoder.decode(&buffer, &whole.meta).unwrap()).unwrap();
         }
         prop_assert_eq!(writer.finish(whole.lost).unwrap(), (bytes(&whole), bytes(&whole).len() as u64));
     }
@@ -248,7 +248,7 @@ fn a_writer_refuses_what_a_reader_would() {
     let round = strata_trace::Round { total_nanos: u64::MAX, ..record.round };
     let e = writer.append(&strata_trace::Record { round, ..record }).unwrap_err().to_string();
     assert!(e.contains("total_nanos: found 18446744073709551615, expected at most 86400000000000"), "{e}");
-    let e = writer.append_encoded(&[0; 30]).unwrap_err().to_string();
+    let e = RoundDecoder::default().decode(&[0; 30], &whole.meta).unwrap_err().to_string();
     assert!(e.starts_with("a recorded round byte 28: found 2 bytes of a round left, expected 8 of branches"), "{e}");
     assert_eq!((writer.rounds(), writer.tokens()), (0, 0));
     assert!(TraceWriter::new(Vec::new(), Meta { layers: 0, ..meta(1, 1, 1) }).is_err());

@@ -174,6 +174,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     // What is wrong with the command line is said before a large file is opened.
     let settings = check(kind, matches)?;
     let target = Target::of(matches)?;
+    let idle_cache = recording::check_cache(&settings, target.is_some())?;
     let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
     let mut started = Started::begin(kind.name(), matches)?;
@@ -191,6 +192,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     plan.must_fit(engine.model().config().context as u64)?;
     let pool = engine.model().ops().cpu().pool();
     settings.warnings().iter().chain(engine.warnings()).chain(pool.notes()).for_each(|w| started.note(w));
+    idle_cache.into_iter().for_each(|w| started.note(w));
     load::missing_drafts(&engine, &settings).into_iter().for_each(|w| started.note(w));
     settings.said_of_results().iter().for_each(|line| started.note(line));
     let _pinned = pool.pin_caller();

@@ -109,6 +109,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
     }
     let target = Target::of(matches)?;
+    let idle_cache = recording::check_cache(&settings, target.is_some())?;
     // A folder that cannot be used must not be found when there is a conversation to lose.
     if let Some(folder) =
         settings.cache.park.as_ref().filter(|f| !options.raw && (options.resume.is_none() || f.exists()))
@@ -121,6 +122,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let mut warnings = settings.warnings().to_vec();
     let (engine, load_seconds) = load::engine(&gguf, &settings, options.quiet)?;
     let context = load::context(&engine, &settings, &mut warnings);
+    warnings.extend(idle_cache.map(String::from));
     warnings.extend_from_slice(engine.warnings());
     warnings.extend(load::missing_drafts(&engine, &settings).map(String::from));
     warnings.extend_from_slice(engine.model().ops().cpu().pool().notes());

@@ -161,6 +161,18 @@ impl CacheParams {
         }
     }
 
+    /// Checks that an engine can run the rule, while it decodes.
+    ///
+    /// # Errors
+    /// The rule knows the future.
+    pub fn must_be_causal(&self) -> Result<(), CacheError> {
+        if self.rule.is_causal() {
+            return Ok(());
+        }
+        let expected = "a policy that does not know the future; replays can have it";
+        Err(CacheError::invalid("policy", self.rule.name(), expected))
+    }
+
     /// Checks the numbers.
     ///
     /// # Errors

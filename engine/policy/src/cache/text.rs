@@ -8,6 +8,7 @@ use super::error::CacheError;
 use super::params::{Admission, CacheParams, Capacity, Rule, Scope};
 use std::fmt;
 use std::str::FromStr;
+use strata_trace::Meta;
 
 /// Every name that a text may hold.
 const NAMES: [&str; 21] = [
@@ -131,6 +132,14 @@ impl CacheParams {
             insert_budget: reader.maybe("insert_budget", "a whole number")?,
             count_prefill: reader.get("count_prefill", "true or false")?,
         }))
+    }
+
+    /// The cache of the engine that made a recording, by the settings in its header; `None` if it had none.
+    ///
+    /// # Errors
+    /// A setting is missing or cannot be.
+    pub fn from_meta(meta: &Meta) -> Result<Option<CacheParams>, CacheError> {
+        CacheParams::from_knobs(|name| meta.knobs.get(&format!("experts.{name}")).map(|knob| knob.value.clone()))
     }
 }
 

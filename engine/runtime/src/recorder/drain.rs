@@ -1,6 +1,7 @@
 //! The other side of a recording: the thread that empties the ring into the trace.
 
 use super::notes::Notes;
+use super::shadow::{CacheCounts, Shadow};
 use super::{About, LENGTH, RING, ROUNDS, Recorder};
 use crate::error::{Error, Result};
 use rtrb::{Consumer, RingBuffer};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use strata_policy::window::MAX_ROWS;
-use strata_trace::{TraceError, TraceWriter, most_bytes};
+use strata_trace::{Meta, RoundDecoder, TraceError, TraceWriter, most_bytes};
 
 /// How often the ring is looked into.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -39,6 +40,8 @@ pub struct Recorded {
     pub lost: u64,
     /// Answers that were not recorded, because they ran beside one that was.
     pub missed: u64,
+    /// What the expert cache counted; `None` without one.
+    pub cache: Option<CacheCounts>,
 }
 
 impl Recorded {
@@ -65,8 +68,25 @@ pub struct Recording<W: Write> {
     thread: Option<JoinHandle<Drained<W>>>,
 }
 
-/// What the thread leaves behind.
-type Drained<W> = (TraceWriter<W>, Option<TraceError>);
+/// What the thread works with, and leaves behind.
+struct Drained<W: Write> {
+    writer: TraceWriter<W>,
+    meta: Meta,
+    decoder: RoundDecoder,
+    shadow: Option<Shadow>,
+    failed: Option<TraceError>,
+}
+
+impl<W: Write> Drained<W> {
+    /// Writes a round, with what the expert cache makes of it.
+    fn write(&mut self, round: &[u8]) -> Result<(), TraceError> {
+        let record = self.decoder.decode(round, &self.meta)?;
+        match &mut self.shadow {
+            Some(shadow) => self.writer.append(&shadow.see(record, &self.meta)),
+            None => self.writer.append(&record),
+        }
+    }
+}
 
 impl<W: Write> Recording<W> {
     /// Waits until everything that was recorded is written.
@@ -89,7 +109,8 @@ impl<W: Write + Send + 'static> Recording<W> {
     /// [`Engine::record`](crate::Engine::record).
     ///
     /// # Errors
-    /// What is known of the model cannot be a trace's, `out` fails, or the system has no thread.
+    /// What is known of the model cannot be a trace's, the settings' expert cache cannot be, `out` fails, or the system has
+    /// no thread.
     pub fn start(out: W, about: About, chunk: usize) -> Result<(Box<Recorder>, Recording<W>)> {
         let rows = chunk.max(MAX_ROWS);
         let largest = LENGTH + most_bytes(&about.meta, rows, 0);
@@ -98,6 +119,7 @@ impl<W: Write + Send + 'static> Recording<W> {
 
     /// [`Recording::start`] with a ring of so many bytes.
     pub(super) fn with_ring(out: W, about: About, rows: usize, ring: usize) -> Result<(Box<Recorder>, Recording<W>)> {
+        let shadow = Shadow::of(&about.meta)?;
         let mut writer = TraceWriter::new(out, about.meta.clone())?;
         // Whatever comes, the file is a trace.
         writer.flush()?;
@@ -106,7 +128,8 @@ impl<W: Write + Send + 'static> Recording<W> {
         let (producer, consumer) = RingBuffer::new(ring);
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("trace".into()).spawn(move || drain(consumer, writer, &theirs));
+        let drained = Drained { writer, meta: about.meta, decoder: RoundDecoder::default(), shadow, failed: None };
+        let thread = std::thread::Builder::new().name("trace".into()).spawn(move || drain(consumer, drained, &theirs));
         let thread = thread.map_err(Error::Thread)?;
         let recorder =
             Recorder { notes, message, ring: producer, shared: Arc::clone(&shared), writer: thread.thread().clone() };
@@ -119,26 +142,19 @@ impl<W: Write + Send + 'static> Recording<W> {
     /// Something could not be written. What was written before is a trace that was broken off.
     pub fn finish(mut self) -> Result<(W, Recorded)> {
         let gone = || Error::Thread(std::io::Error::other("it ended before"));
-        let (writer, failed) = self.join()?.ok_or_else(gone)?;
+        let Drained { writer, shadow, failed, .. } = self.join()?.ok_or_else(gone)?;
         if let Some(error) = failed {
             return Err(error.into());
         }
         let [lost, missed] = [&self.shared.lost, &self.shared.missed].map(|n| n.load(Ordering::Relaxed));
-        let mut recorded =
-            Recorded { rounds: writer.rounds(), tokens: writer.tokens(), bytes: writer.bytes(), lost, missed };
+        let (rounds, tokens, cache) = (writer.rounds(), writer.tokens(), shadow.map(|shadow| shadow.counts()));
         let (out, bytes) = writer.finish(lost)?;
-        recorded.bytes = bytes;
-        Ok((out, recorded))
+        Ok((out, Recorded { rounds, tokens, bytes, lost, missed, cache }))
     }
 }
 
 /// Writes what comes out of the ring until nothing more will.
-fn drain<W: Write>(
-    mut ring: Consumer<u8>,
-    mut writer: TraceWriter<W>,
-    shared: &Shared,
-) -> (TraceWriter<W>, Option<TraceError>) {
-    let mut failed = None;
+fn drain<W: Write>(mut ring: Consumer<u8>, mut drained: Drained<W>, shared: &Shared) -> Drained<W> {
     let mut round = Vec::new();
     loop {
         // Asked first: what was pushed before the end is then seen below.
@@ -146,19 +162,19 @@ fn drain<W: Write>(
         let mut some = false;
         while pop(&mut ring, &mut round) {
             some = true;
-            match &failed {
-                None => failed = writer.append_encoded(&round).err(),
+            match &drained.failed {
+                None => drained.failed = drained.write(&round).err(),
                 // It goes on being emptied, so that nobody waits for a disk that is full.
                 Some(_) => {
                     shared.lost.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
-        if some && failed.is_none() {
-            failed = writer.flush().err();
+        if some && drained.failed.is_none() {
+            drained.failed = drained.writer.flush().err();
         }
         if ended {
-            return (writer, failed);
+            return drained;
         }
         std::thread::park_timeout(PAUSE);
     }

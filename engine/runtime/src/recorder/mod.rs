@@ -20,6 +20,12 @@
 //! # }
 //! ```
 //!
+//! # The expert cache
+//!
+//! Where the settings in the trace's header ask for an expert cache and there is no GPU, the cache runs on the thread that
+//! writes, moves no bytes, and its hits and changes are recorded with the rounds ([`CacheCounts`] are their sums). It is
+//! the code that replays run, so a replay of the trace under its own settings gives the same, access by access.
+//!
 //! # What is measured
 //!
 //! A round lasts from the end of the one before to the end of its own commit, so that the rounds of an answer add up to
@@ -34,6 +40,7 @@ mod about;
 mod clock;
 mod drain;
 mod notes;
+mod shadow;
 mod slot;
 #[cfg(test)]
 mod tests;
@@ -42,6 +49,7 @@ pub use about::About;
 pub(crate) use clock::{Lap, Times, nanos};
 pub use drain::{Recorded, Recording};
 pub(crate) use notes::Pass;
+pub use shadow::CacheCounts;
 pub(crate) use slot::Slot;
 
 use drain::Shared;

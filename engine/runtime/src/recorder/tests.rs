@@ -215,3 +215,40 @@ fn a_recording_that_is_dropped_is_broken_off_with_all_its_rounds() {
     assert_eq!(opened.trace.rounds.len(), 50);
     assert_eq!(opened.warnings, ["t: the recording was broken off behind 50 whole rounds; what followed is not here"]);
 }
+
+/// Nanoseconds that the decode loop spends on a round's record; nothing is asserted.
+#[test]
+#[ignore = "prints times, which mean something in a release build only"]
+fn what_a_round_costs_the_decode_loop() {
+    // Layers, experts and experts used of nano and of the published model.
+    for (layers, experts, used) in [(8, 64, 6), (48, 512, 10)] {
+        let mut about = about();
+        about.meta = Meta { layers, experts, used, expert_bytes: vec![1000; layers], ..about.meta };
+        let (mut recorder, recording) = Recording::start(io::sink(), about, 8).unwrap();
+        for rows in [1, 4] {
+            let row: Vec<u16> = (0..used).map(|i| (i * experts / used) as u16).collect();
+            let routing = Routing { used, ids: row.repeat(rows), weights: vec![1.0 / used as f32; rows * used] };
+            let rounds = 2000;
+            let mut spent = std::time::Duration::ZERO;
+            for _ in 0..rounds {
+                let start = std::time::Instant::now();
+                recorder.watch(rows);
+                for layer in 0..layers {
+                    recorder.routing(layer, &routing);
+                    recorder.experts(layer);
+                }
+                let (tokens, source) = (vec![1; rows], DraftSource::None);
+                let pass = Pass { phase: Phase::Decode, source, tokens: &tokens, first: 0, committed: 1, head: true };
+                recorder.add(&pass, TIMES);
+                spent += start.elapsed();
+                // The decode loop would compute for some milliseconds; so the ring never fills.
+                if recorder.ring.slots() < recorder.ring.buffer().capacity() / 2 {
+                    std::thread::sleep(std::time::Duration::from_millis(30));
+                }
+            }
+            println!("{layers} layers, {used} of {experts}, {rows} rows: {} ns", spent.as_nanos() / rounds);
+        }
+        drop(recorder);
+        let _ = recording.finish();
+    }
+}

@@ -6,7 +6,7 @@ use super::start::StartState;
 use crate::error::SimError;
 use std::fmt;
 use strata_policy::cache::CacheParams;
-use strata_trace::{Meta, Move, Trace};
+use strata_trace::{Move, Trace};
 
 /// The first place where a recording and its replay part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,15 +72,6 @@ impl fmt::Display for MoveText {
             None => f.write_str(" and nothing left"),
         }
     }
-}
-
-/// The cache that the engine ran, by the settings in a trace's header; `None` if it ran none.
-///
-/// # Errors
-/// A setting is missing or cannot be.
-pub fn recorded_params(meta: &Meta) -> Result<Option<CacheParams>, SimError> {
-    let lookup = |name: &str| meta.knobs.get(&format!("experts.{name}")).map(|knob| knob.value.clone());
-    Ok(CacheParams::from_knobs(lookup)?)
 }
 
 /// Replays a recording under the cache that made it, and returns the first difference, if there is one.

@@ -18,7 +18,7 @@ mod start;
 
 pub use accesses::{Accesses, RoundSpan};
 pub use bootstrap::{Block, Interval, blocks, difference, rate};
-pub use check::{Difference, check, recorded_params};
+pub use check::{Difference, check};
 pub use counts::{Counts, LayerCounts, LayerRound, Missed};
 pub use curve::LruCurve;
 pub(crate) use run::cache as start_cache;

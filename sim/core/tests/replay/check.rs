@@ -3,7 +3,7 @@
 use crate::made::{cold, trace};
 use strata_config::{Layer, Origin, Settings};
 use strata_policy::cache::{Cache, CacheParams, Capacity, Rule, Start};
-use strata_sim::replay::{Accesses, StartState, check, popularity, recorded_params};
+use strata_sim::replay::{Accesses, StartState, check, popularity};
 use strata_trace::{KnobValue, Trace};
 
 /// Runs a cache beside the trace, as an engine does, and records what it does.
@@ -105,12 +105,12 @@ fn the_settings_of_the_engine_make_the_cache_that_the_header_names() {
     assert_eq!(words.len(), 8);
     // A header holds the same names.
     let mut trace = trace(1, 1, 1);
-    assert_eq!(recorded_params(&trace.meta).unwrap(), None);
+    assert_eq!(CacheParams::from_meta(&trace.meta).unwrap(), None);
     for (knob, value) in settings("[experts]\nslots = 7\ninsert_budget = 2").iter() {
         let Some((value, origin)) = value else { continue };
         let value = KnobValue { value: value.to_string(), origin: origin.to_string() };
         trace.meta.knobs.insert(knob.key.into(), value);
     }
-    let recorded = recorded_params(&trace.meta).unwrap();
+    let recorded = CacheParams::from_meta(&trace.meta).unwrap();
     assert_eq!(recorded, Some(CacheParams { insert_budget: Some(2), ..original }));
 }

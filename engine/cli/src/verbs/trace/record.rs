@@ -108,6 +108,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<()> {
     // What is wrong with the command line is said before a large file is opened.
     let settings = flags::settings(matches, None)?;
     load::isa(&settings)?;
+    recording::check_cache(&settings, true)?;
     let out = matches.get_one::<PathBuf>("out").cloned().unwrap_or_default();
     let target = Target::new(&out, matches.get_flag("force"))?;
     let hardware = matches.get_one::<PathBuf>("hardware").map(|path| HardwareProfile::from_file(path)).transpose()?;

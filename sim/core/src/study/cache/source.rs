@@ -4,12 +4,12 @@ use super::shared::Shared;
 use crate::check::invalid;
 use crate::error::SimError;
 use crate::presets::parse;
-use crate::replay::{Accesses, LruCurve, RoundSpan, StartState, check, popularity, recorded_params};
+use crate::replay::{Accesses, LruCurve, RoundSpan, StartState, check, popularity};
 use crate::study::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use strata_policy::cache::Key;
+use strata_policy::cache::{CacheParams, Key};
 use strata_trace::synth::SynthParams;
 use strata_trace::{Phase, Trace};
 
@@ -114,7 +114,7 @@ fn second_half(accesses: &Accesses) -> impl Fn(usize, &RoundSpan) -> bool + use<
 
 /// What the engine recorded of its cache, if it did.
 fn engine(trace: &Trace, ranking: Option<&StartState>) -> Result<Option<Engine>, SimError> {
-    let (Some(params), false) = (recorded_params(&trace.meta)?, trace.hits.is_empty()) else { return Ok(None) };
+    let (Some(params), false) = (CacheParams::from_meta(&trace.meta)?, trace.hits.is_empty()) else { return Ok(None) };
     let cold = StartState::default();
     let differs = check(trace, &params, ranking.unwrap_or(&cold))?.is_some();
     let (mut hits, mut accesses) = (0u64, 0u64);
