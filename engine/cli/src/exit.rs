@@ -55,7 +55,7 @@ fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// The chain of causes in one line. Some errors end with their cause already; it is not said twice.
-fn sentence(error: &anyhow::Error) -> String {
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();

@@ -50,6 +50,7 @@ pub(crate) fn flags_of(knob: &'static Knob, default: &str) -> Vec<Arg> {
         "speculation" => "Speculation",
         "sampling" => "Sampling",
         "chat" => "Conversation",
+        "server" => "Server",
         other => other,
     };
     let help = format!("{} [default: {default}]", knob.help);

@@ -11,10 +11,20 @@ use strata_cpu::{Cpu, Isa};
 use strata_gguf::{Gguf, ModelFiles, SafeTensors, models_in, show_path};
 use strata_model::{CpuOps, HiddenNorm, draft_from_safetensors};
 use strata_policy::window::{Settings as PolicySettings, Source};
-use strata_runtime::{DraftNorm, Engine, SpecSampling, SpeculationParams};
+use strata_runtime::{DraftNorm, Engine, SamplingParams, SpecSampling, SpeculationParams};
 
 /// Loads the engine; returns it with the seconds that took.
 pub(crate) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
+    engine_told(gguf, settings, quiet, &|_| ())
+}
+
+/// Loads the engine, telling the share that is loaded, from 0 to 1; returns it with the seconds that took.
+pub(crate) fn engine_told(
+    gguf: &Gguf,
+    settings: &Settings,
+    quiet: bool,
+    told: &dyn Fn(f32),
+) -> Result<(Engine<CpuOps>, f64)> {
     let start = Instant::now();
     let isa = isa(settings)?;
     // What is wrong with a draft layer that was named is said before a large model is read.
@@ -23,6 +33,7 @@ pub(crate) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(E
     let engine = Engine::load(gguf, CpuOps::on(Cpu::new(settings.engine.threads, isa)), &mut |progress| {
         bar.set_length(progress.of as u64);
         bar.set_position(progress.layers as u64);
+        told(progress.layers as f32 / progress.of.max(1) as f32);
     });
     bar.finish_and_clear();
     let mut engine = engine?;
@@ -59,6 +70,23 @@ pub(crate) fn speculation(settings: &Settings) -> SpeculationParams {
         _ => SpecSampling::Noise,
     };
     SpeculationParams { policy, norm, sampling }
+}
+
+/// What the settings say about choosing tokens, with this seed where they name none.
+pub(crate) fn sampling(settings: &Settings, seed: u64) -> SamplingParams {
+    let s = &settings.sampling;
+    SamplingParams {
+        temp: s.temp,
+        top_k: s.top_k,
+        top_p: s.top_p,
+        min_p: s.min_p,
+        repeat_penalty: s.repeat_penalty,
+        repeat_last_n: s.repeat_last_n,
+        presence_penalty: s.presence_penalty,
+        frequency_penalty: s.frequency_penalty,
+        seed: s.seed.unwrap_or(seed),
+        ..SamplingParams::default()
+    }
 }
 
 /// Where a draft layer is.

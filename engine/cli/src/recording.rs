@@ -86,33 +86,61 @@ impl Target {
         settings: &Settings,
         hardware: Option<String>,
     ) -> Result<Tracing<'e>> {
+        Ok(Tracing { engine, started: self.start(gguf, engine, settings, hardware)? })
+    }
+
+    /// The same, for an engine that is not there for as long as the recording is.
+    pub(crate) fn start(
+        &self,
+        gguf: &Gguf,
+        engine: &Engine<CpuOps>,
+        settings: &Settings,
+        hardware: Option<String>,
+    ) -> Result<Started> {
         let program = concat!("strata ", env!("CARGO_PKG_VERSION"));
         let mut about = About::of(gguf, engine, program, knobs(engine, settings))?;
         about.meta.hardware = hardware;
         let file = self.create()?;
         let (recorder, recording) = Recording::start(file, about, settings.engine.prefill_chunk)?;
         engine.record(recorder);
-        Ok(Tracing { engine, recording, path: self.path.clone() })
+        Ok(Started { recording, path: self.path.clone() })
     }
 }
 
 /// A recording that goes on.
-pub(crate) struct Tracing<'e> {
-    engine: &'e Engine<CpuOps>,
+pub(crate) struct Started {
     recording: Recording<PartFile>,
     path: PathBuf,
 }
 
-impl Tracing<'_> {
+impl Started {
+    /// Its file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Ends the trace and gives it its name. Says what is missing in it.
     pub(crate) fn finish(self) -> Result<Recorded> {
-        self.engine.stop_recording();
         let (file, recorded) = self.recording.finish()?;
         file.finish()?;
         if let Some(warning) = recorded.warning() {
             output::note(&format!("warning: {}: {warning}", show_path(&self.path)));
         }
         Ok(recorded)
+    }
+}
+
+/// A recording of this engine that goes on.
+pub(crate) struct Tracing<'e> {
+    engine: &'e Engine<CpuOps>,
+    started: Started,
+}
+
+impl Tracing<'_> {
+    /// Ends the trace and gives it its name. Says what is missing in it.
+    pub(crate) fn finish(self) -> Result<Recorded> {
+        self.engine.stop_recording();
+        self.started.finish()
     }
 
     /// Ends the trace if the work is done; if not, leaves what was recorded under the other name, and says so.
@@ -121,7 +149,7 @@ impl Tracing<'_> {
             Ok(done) => done,
             Err(e) => {
                 self.engine.stop_recording();
-                let Tracing { recording, path, .. } = self;
+                let Started { recording, path } = self.started;
                 drop(recording);
                 output::note(&format!("note: what was recorded is in {}", show_path(&PartFile::part_of(&path))));
                 return Err(e);
@@ -132,7 +160,7 @@ impl Tracing<'_> {
 
     /// Its file.
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.started.path()
     }
 }
 
@@ -157,7 +185,7 @@ fn knobs(engine: &Engine<CpuOps>, settings: &Settings) -> BTreeMap<String, KnobV
     let ops = engine.model().ops();
     let mut knobs = BTreeMap::new();
     for (knob, found) in settings.iter() {
-        let Some((value, origin)) = found else { continue };
+        let Some((value, origin)) = found.filter(|_| !knob.secret) else { continue };
         let value = match knob.key {
             key if key == THREADS.key => ops.threads().to_string(),
             key if key == ISA.key => ops.cpu().isa().name().to_owned(),

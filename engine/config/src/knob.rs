@@ -28,6 +28,8 @@ pub struct Knob {
     pub unset: Option<&'static str>,
     /// The metadata key under which a model file suggests a value.
     pub model_key: Option<&'static str>,
+    /// Its value is nobody's business: it is not printed and not recorded.
+    pub secret: bool,
     /// The verbs that show it as a flag.
     pub verbs: &'static [Verb],
 }
@@ -215,6 +217,7 @@ mod tests {
             long_help: "",
             unset: None,
             model_key: None,
+            secret: false,
             verbs: &[],
         }
     }

@@ -37,4 +37,4 @@ pub use knob::{Kind, Knob, Value, Verb};
 pub use layer::{Layer, Origin};
 pub use nearest::nearest;
 pub use registry::{KNOBS, find, shown_by};
-pub use settings::{Cache, Chat, Engine, Experts, Sampling, Settings, Speculation};
+pub use settings::{Cache, Chat, Engine, Experts, Sampling, Server, Settings, Speculation};

@@ -7,9 +7,11 @@ use crate::knob::{Kind, Knob, Verb};
 
 mod experts;
 mod sampling;
+mod server;
 
 pub use experts::*;
 pub use sampling::*;
+pub use server::*;
 
 /// Longest context that may be asked for. The published model is trained to 262,144 tokens; the room above is for
 /// models trained further.
@@ -34,6 +36,7 @@ const PLAIN: Knob = Knob {
     long_help: "",
     unset: None,
     model_key: None,
+    secret: false,
     verbs: EVERYWHERE,
 };
 
@@ -331,6 +334,19 @@ pub static KNOBS: &[&Knob] = &[
     &MAX_TOKENS,
     &SYSTEM,
     &THINK,
+    &HOST,
+    &PORT,
+    &API_KEY,
+    &INSECURE,
+    &ALLOW_HOST,
+    &ALLOW_ORIGIN,
+    &MODEL_NAME,
+    &PARALLEL,
+    &QUEUE,
+    &BODY_LIMIT,
+    &GRACE,
+    &STUCK,
+    &TRACE,
 ];
 
 /// The knob with this TOML key.

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 mod experts;
+mod server;
 
 pub use experts::Experts;
+pub use server::Server;
 
 /// The engine's knobs, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +111,8 @@ pub struct Settings {
     pub speculation: Speculation,
     /// How tokens are drawn.
     pub sampling: Sampling,
+    /// How requests are served.
+    pub server: Server,
     /// How a conversation is put to the model.
     pub chat: Chat,
     values: Resolved,
@@ -171,6 +175,7 @@ impl Settings {
                 seed: values.get(&SEED).and_then(Value::as_u64),
                 max_tokens: values.int(&MAX_TOKENS)?,
             },
+            server: Server::new(&values)?,
             chat: Chat {
                 system: values.get(&SYSTEM).and_then(Value::as_str).map(String::from),
                 think: values.get(&THINK).and_then(Value::as_bool),
@@ -368,8 +373,8 @@ mod tests {
         )
         .unwrap();
         let s = resolve(layers);
-        // The experts' have a test of their own.
-        let given = s.iter().filter(|(knob, _)| knob.section() != "experts");
+        // The experts' and the server's have tests of their own.
+        let given = s.iter().filter(|(knob, _)| !["experts", "server"].contains(&knob.section()));
         let mut origins = given.map(|(_, v)| v.map(|(_, origin)| origin));
         assert!(origins.all(|origin| origin == Some(&Origin::File("x.toml".into()))));
         assert_eq!(

@@ -40,6 +40,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
 /// The settings as TOML, the origin of each in a comment. What suggests something about `nano` is not its file.
 fn as_toml(settings: &Settings, nano: bool) -> String {
     let line = |(knob, value): (&'static strata_config::Knob, Option<(&Value, &Origin)>)| match value {
+        Some((_, origin)) if knob.secret => (format!("# {} = (not shown)", knob.name()), origin.to_string()),
         // A default that is written down as a value would outrank what a model file suggests.
         Some((value, origin @ (Origin::Default | Origin::Model))) => {
             let why = if nano && *origin == Origin::Model { builtin::suggestion(knob) } else { None };

@@ -19,7 +19,7 @@ use strata_config::{Settings, Verb};
 use strata_gguf::Special;
 use strata_model::CpuOps;
 use strata_runtime::{
-    Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, Parking, SamplingParams, Session,
+    Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, Parking, Session,
 };
 
 const EXAMPLES: &str = "\
@@ -216,20 +216,9 @@ fn chat<'e>(session: Session<'e, CpuOps>, settings: &Settings) -> Chat<'e, CpuOp
 }
 
 fn params(settings: &Settings) -> GenerateParams {
-    let s = &settings.sampling;
     GenerateParams {
-        sampling: SamplingParams {
-            temp: s.temp,
-            top_k: s.top_k,
-            top_p: s.top_p,
-            min_p: s.min_p,
-            repeat_penalty: s.repeat_penalty,
-            repeat_last_n: s.repeat_last_n,
-            presence_penalty: s.presence_penalty,
-            frequency_penalty: s.frequency_penalty,
-            seed: s.seed.unwrap_or_else(random_seed),
-        },
-        max_tokens: s.max_tokens,
+        sampling: load::sampling(settings, random_seed()),
+        max_tokens: settings.sampling.max_tokens,
         ..GenerateParams::default()
     }
 }
