@@ -32,5 +32,5 @@ pub use parking::{Parked, Parking};
 pub use recorder::{About, Recorded, Recorder, Recording};
 pub use rejection::SpecSampling;
 pub use sampler::{Sampler, SamplingParams};
-pub use session::{Answer, Event, Finish, GenerateParams, Session, Timings};
+pub use session::{Answer, Constraint, Event, Finish, GenerateParams, Session, Timings, TokenLogprob};
 pub use speculation::{DraftNorm, OwnDrafts, Speculation, SpeculationParams, Tally};

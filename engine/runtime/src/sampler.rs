@@ -30,6 +30,8 @@ pub struct SamplingParams {
     pub frequency_penalty: f32,
     /// Keys the noise.
     pub seed: u64,
+    /// Added to the logits of tokens, first of all.
+    pub logit_bias: Vec<(u32, f32)>,
 }
 
 impl Default for SamplingParams {
@@ -44,6 +46,7 @@ impl Default for SamplingParams {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             seed: 0,
+            logit_bias: Vec::new(),
         }
     }
 }

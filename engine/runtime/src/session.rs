@@ -24,6 +24,30 @@ pub enum Finish {
     Context,
     /// It was cancelled.
     Cancelled,
+    /// A text of [`GenerateParams::stop`] came.
+    StopText,
+}
+
+/// What an answer must be. It holds for the answer, not for the thinking before it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Constraint {
+    /// A JSON text that this schema allows.
+    Json(serde_json::Value),
+    /// A text of this grammar, in llguidance's Lark dialect.
+    Lark(String),
+}
+
+/// How likely a token of an answer was.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLogprob {
+    /// The token.
+    pub id: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Natural logarithm of its probability.
+    pub logprob: f32,
+    /// The likeliest tokens in its place, the best first: token, bytes, logarithm.
+    pub top: Vec<(u32, Vec<u8>, f32)>,
 }
 
 /// What an answer depends on besides the prompt.
@@ -37,10 +61,18 @@ pub struct GenerateParams {
     pub ignore_stop: bool,
     /// Shows control tokens as text.
     pub show_control: bool,
+    /// Texts that end the answer and are no part of it.
+    pub stop: Vec<String>,
+    /// What the answer must be.
+    pub constraint: Option<Constraint>,
+    /// Tokens of thinking at most; then it is closed.
+    pub think_budget: Option<usize>,
+    /// Tells how likely each token of the answer was, and so many of the likeliest ones.
+    pub logprobs: Option<usize>,
 }
 
 /// What happens on the way to an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event<'a> {
     /// So many tokens of the prompt are read.
     Prompt {
@@ -53,6 +85,10 @@ pub enum Event<'a> {
     Thinking(&'a str),
     /// A piece of the answer.
     Text(&'a str),
+    /// A token of the chat format in the answer, which ordinary text cannot make.
+    Mark(&'a str),
+    /// How likely the token was whose text comes next.
+    Logprob(&'a TokenLogprob),
 }
 
 /// How long an answer took.
@@ -101,6 +137,10 @@ pub struct Answer {
     pub timings: Timings,
     /// What became of its drafts.
     pub speculation: Speculation,
+    /// The text of [`GenerateParams::stop`] that ended it.
+    pub stop_text: Option<String>,
+    /// Tokens of its thinking.
+    pub thinking_tokens: usize,
 }
 
 /// One sequence on an engine.
@@ -346,6 +386,8 @@ impl Writer {
             finish,
             timings,
             speculation: Speculation::default(),
+            stop_text: None,
+            thinking_tokens: 0,
         }
     }
 }

@@ -226,6 +226,7 @@ fn params(settings: &Settings) -> GenerateParams {
             presence_penalty: s.presence_penalty,
             frequency_penalty: s.frequency_penalty,
             seed: s.seed.unwrap_or_else(random_seed),
+            ..SamplingParams::default()
         },
         max_tokens: s.max_tokens,
         ..GenerateParams::default()

@@ -62,7 +62,7 @@ impl<'a> Screen<'a> {
                 }
                 self.print(text);
             }
-            Event::Thinking(_) => {}
+            Event::Thinking(_) | Event::Mark(_) | Event::Logprob(_) => {}
             Event::Text(text) => {
                 self.end_thinking();
                 self.print(text);
@@ -132,7 +132,7 @@ pub(super) fn summary(answer: &Answer) -> String {
         n => format!(" ({n} read before)"),
     };
     let finish = match answer.finish {
-        Finish::Stop => "",
+        Finish::Stop | Finish::StopText => "",
         Finish::Length => " | cut at the limit of tokens (--max-tokens)",
         Finish::Context => " | cut because the context is full (--ctx)",
         Finish::Cancelled => " | cancelled",
