@@ -96,11 +96,9 @@ pub(crate) fn log(app: &App, caller: &Caller, ending: &Ending, empty: bool) {
 }
 
 /// Adds entries to an object.
-pub(crate) fn with(mut object: Value, more: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
-    let map: &mut Map<String, Value> = match &mut object {
-        Value::Object(map) => map,
-        _ => return object,
-    };
-    map.extend(more.into_iter().map(|(key, value)| (key.to_owned(), value)));
+pub(crate) fn with(mut object: Value, more: Map<String, Value>) -> Value {
+    if let Value::Object(map) = &mut object {
+        map.extend(more);
+    }
     object
 }

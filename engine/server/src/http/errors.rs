@@ -91,14 +91,6 @@ impl ApiError {
             headers.insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
         }
     }
-
-    pub(crate) fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
 }
 
 /// How programs tell that a prompt does not fit.
