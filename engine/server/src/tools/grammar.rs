@@ -1,0 +1,88 @@
+//! What the model may write when it has to call a tool, as a grammar.
+
+use super::{CALL, Tool};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// What may stand in an answer besides calls.
+pub(crate) enum Free<'a> {
+    /// Nothing: a call must come.
+    Nothing,
+    /// Any text before the first call, or instead of one.
+    Text,
+    /// Instead of calls, JSON of this schema.
+    Json(&'a Value),
+}
+
+/// A grammar of calls of these tools, in llguidance's Lark dialect. `marked` says that calls are opened and closed by
+/// tokens.
+///
+/// String values are any text up to their closing tag, or one of the schema's `enum`; other values follow the schema.
+/// Parameters come in the schema's order, required ones always.
+pub(crate) fn lark(tools: &[&Tool], free: Free<'_>, marked: bool, several: bool) -> String {
+    let mut rules = String::new();
+    let more = if several { r#" ("\n" call)*"# } else { "" };
+    let start = match free {
+        Free::Nothing => "BREAKS? calls".to_owned(),
+        Free::Text => "TEXT | calls | TEXT calls".to_owned(),
+        Free::Json(schema) => format!("BREAKS? calls | BREAKS? json\njson: %json {schema}"),
+    };
+    let tag = |tag: &str| if marked { tag.to_owned() } else { quoted(tag) };
+    let functions: Vec<String> = (0..tools.len()).map(|i| format!("f{i}")).collect();
+    let _ = writeln!(rules, "start: {start}");
+    let _ = writeln!(rules, "calls: call{more}");
+    let _ = writeln!(rules, r#"call: {} "\n" function "\n" {}"#, tag(CALL.0), tag(CALL.1));
+    let _ = writeln!(rules, "function: {}", functions.join(" | "));
+    for (i, tool) in tools.iter().enumerate() {
+        function(&mut rules, i, tool);
+    }
+    // The line breaks that templates have between thinking and answer.
+    rules.push_str("BREAKS: /\\n{1,2}/\n");
+    rules.push_str("TEXT: /(?s:.+)/\n");
+    rules.push_str("value[suffix=\"\\n</parameter>\\n\"]: /(?s:.*)/\n");
+    rules
+}
+
+fn function(rules: &mut String, number: usize, tool: &Tool) {
+    let empty = serde_json::Map::new();
+    let properties = tool.parameters.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+    let required = tool.parameters.get("required").and_then(Value::as_array);
+    let needed = |key: &str| required.is_some_and(|r| r.iter().any(|v| v.as_str() == Some(key)));
+    let mut body = quoted(&format!("<function={}>\n", tool.name));
+    for (i, key) in properties.keys().enumerate() {
+        let _ = write!(body, " f{number}p{i}{}", if needed(key) { "" } else { "?" });
+    }
+    let _ = writeln!(rules, "f{number}: {body} {}", quoted("</function>"));
+    for (i, (key, schema)) in properties.iter().enumerate() {
+        let open = quoted(&format!("<parameter={key}>\n"));
+        let value = value(schema, &tool.parameters);
+        let _ = writeln!(rules, "f{number}p{i}: {open} {value}");
+    }
+}
+
+/// A value with its closing tag.
+fn value(schema: &Value, root: &Value) -> String {
+    let close = quoted("\n</parameter>\n");
+    if let Some(values) = schema.get("enum").and_then(Value::as_array)
+        && let Some(texts) = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>()
+        && !texts.is_empty()
+    {
+        let texts: Vec<String> = texts.into_iter().map(quoted).collect();
+        return format!("({}) {close}", texts.join(" | "));
+    }
+    let kind = schema.get("type").and_then(Value::as_str);
+    if !matches!(kind, Some("integer" | "number" | "boolean" | "null" | "object" | "array")) {
+        return "value".to_owned();
+    }
+    let mut schema = schema.clone();
+    for definitions in ["$defs", "definitions"] {
+        if let (Some(found), Some(object)) = (root.get(definitions), schema.as_object_mut()) {
+            object.entry(definitions).or_insert_with(|| found.clone());
+        }
+    }
+    format!("%json {schema} {close}")
+}
+
+fn quoted(text: &str) -> String {
+    json!(text).to_string()
+}
