@@ -62,8 +62,8 @@ impl<'a> Screen<'a> {
                 }
                 self.print(text);
             }
-            Event::Thinking(_) | Event::Mark(_) | Event::Logprob(_) => {}
-            Event::Text(text) => {
+            Event::Thinking(_) | Event::Logprob(_) | Event::Round(_) => {}
+            Event::Text(text) | Event::Mark(text) => {
                 self.end_thinking();
                 self.print(text);
             }
