@@ -86,3 +86,68 @@ fn value(schema: &Value, root: &Value) -> String {
 fn quoted(text: &str) -> String {
     json!(text).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llguidance::api::TopLevelGrammar;
+    use llguidance::toktrie::ApproximateTokEnv;
+    use llguidance::{Matcher, ParserFactory};
+
+    fn tools() -> Vec<Tool> {
+        let tool = |name: &str, parameters| Tool { name: name.to_owned(), description: None, parameters, strict: true };
+        let weather = json!({"type": "object", "required": ["city"], "$defs": {"day": {"type": "integer"}}, "properties": {
+            "city": {"type": "string"}, "days": {"type": "array", "items": {"$ref": "#/$defs/day"}},
+            "unit": {"type": "string", "enum": ["C", "\"F\""]},
+        }});
+        vec![tool("get_weather", weather), tool("stop", json!({"type": "object", "properties": {}}))]
+    }
+
+    /// Whether the grammar allows an answer, each byte a token.
+    fn allows(free: Free<'_>, several: bool, answer: &str) -> bool {
+        let tools = tools();
+        let grammar = lark(&tools.iter().collect::<Vec<_>>(), free, false, several);
+        let factory = ParserFactory::new_simple(&ApproximateTokEnv::single_byte_env()).expect("a factory");
+        let parser = factory.create_parser(TopLevelGrammar::from_lark(grammar.clone()));
+        let mut matcher = Matcher::new(parser);
+        assert!(!matcher.is_error(), "{:?}: {grammar}", matcher.get_error());
+        let tokens: Vec<u32> = answer.bytes().map(u32::from).collect();
+        matcher.validate_tokens(&tokens).is_ok_and(|n| n == tokens.len())
+            && matcher.consume_tokens(&tokens).is_ok()
+            && matcher.is_accepting().unwrap_or(false)
+    }
+
+    const WEATHER: &str = "<tool_call>\n<function=get_weather>\n<parameter=city>\nSão\n</p>\n\n</parameter>\n\
+                           <parameter=days>\n[1, 2]\n</parameter>\n<parameter=unit>\n\"F\"\n</parameter>\n</function>\n</tool_call>";
+    const STOP: &str = "<tool_call>\n<function=stop>\n</function>\n</tool_call>";
+
+    #[test]
+    fn calls_are_allowed_and_nothing_else() {
+        for answer in [WEATHER, STOP, &format!("\n\n{WEATHER}\n{STOP}")] {
+            assert!(allows(Free::Nothing, true, answer), "{answer}");
+        }
+        assert!(!allows(Free::Nothing, false, &format!("{STOP}\n{STOP}")));
+        for answer in [
+            "",
+            "I call.",
+            "<tool_call>\n<function=gone>\n</function>\n</tool_call>",
+            "<tool_call>\n<function=get_weather>\n</function>\n</tool_call>",
+            &WEATHER.replace("[1, 2]", "[\"x\"]"),
+            &WEATHER.replace("\"F\"", "K"),
+            &WEATHER.replace("<parameter=days>", "<parameter=nights>"),
+        ] {
+            assert!(!allows(Free::Nothing, true, answer), "{answer}");
+        }
+    }
+
+    #[test]
+    fn text_or_json_may_come_instead() {
+        for answer in ["I call.", STOP, &format!("I call.{STOP}")] {
+            assert!(allows(Free::Text, true, answer), "{answer}");
+        }
+        let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
+        assert!(allows(Free::Json(&schema), true, "{\"a\": 1}"));
+        assert!(allows(Free::Json(&schema), true, WEATHER));
+        assert!(!allows(Free::Json(&schema), true, "{\"a\": \"x\"}"));
+    }
+}

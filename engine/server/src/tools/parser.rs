@@ -153,6 +153,9 @@ impl Parser {
     /// Takes a token of the chat format.
     pub(crate) fn mark(&mut self, mark: &str, out: &mut Vec<Piece>) {
         let closes = mark == CALL.1;
+        if closes && self.inside() && !self.announced {
+            self.raw.push_str(mark);
+        }
         match self.state {
             State::Outside if mark == CALL.0 && self.marked => {
                 self.flush(out);
@@ -164,10 +167,7 @@ impl Parser {
                 self.open();
             }
             State::After | State::Between | State::Value(_) | State::Json if closes => self.close(out),
-            State::Opened if closes => {
-                self.raw.push_str(mark);
-                self.give_up(out);
-            }
+            State::Opened if closes => self.give_up(out),
             _ => {
                 self.take(mark);
                 self.run(out);
@@ -190,7 +190,13 @@ impl Parser {
             State::Outside | State::After => self.leave(out),
             State::Json => self.close(out),
             _ if whole => self.close(out),
-            _ => self.give_up(out),
+            _ => {
+                if self.announced && matches!(self.state, State::Between) {
+                    // The beginning of a tag of the call.
+                    self.buffer.clear();
+                }
+                self.give_up(out);
+            }
         }
         self.flush(out);
         let space = std::mem::take(&mut self.space);

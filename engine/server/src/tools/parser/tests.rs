@@ -162,9 +162,10 @@ fn a_call_that_is_cut_is_left_as_it_is() {
 }
 
 #[test]
-fn rubbish_behind_a_parameter_is_text_behind_a_broken_call() {
-    let (seen, broken) =
-        read("<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\nrubbish</tool_call>", true, 4, false);
+fn a_call_that_goes_wrong_is_broken_and_the_rest_is_text() {
+    let answer = "<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\n<parameter=>\n</tool_call>";
+    let (seen, broken) = read(answer, true, 4, false);
     assert!(broken);
     assert_eq!(seen[0], Seen::Call("f".to_owned(), "{\"n\":1".to_owned(), true));
+    assert!(matches!(&seen[1..], [Seen::Text(rest)] if rest.starts_with("<parameter=>")), "{seen:?}");
 }
