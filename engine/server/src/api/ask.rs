@@ -75,8 +75,9 @@ pub(crate) fn start(app: &App, caller: &Caller, model: ModelInfo, mut ask: Ask) 
     let parser = ask.tools.callable().then(|| crate::tools::parser::Parser::new(&ask.tools, marked(&model)));
     let assembler = Assembler::new(parser);
     submit(app, caller, model, prompt, params, assembler).map_err(|mut refusal| {
-        // Only what constrains is left that a backend could find wrong.
-        if constrained && refusal.kind == RefusalKind::Invalid && refusal.param.is_none() {
+        // Backends do not know what the constraint was made of.
+        let blamed = refusal.param.as_deref().is_none_or(|p| p == "constraint");
+        if constrained && blamed && refusal.kind == RefusalKind::Invalid {
             let field = if ask.format.0 == Format::Text { "tools" } else { ask.format.1 };
             refusal.param = Some(field.to_owned());
         }

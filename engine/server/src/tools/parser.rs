@@ -187,12 +187,18 @@ impl Parser {
             State::Json => true,
         };
         match self.state {
-            State::Outside | State::After => self.leave(out),
+            State::Outside => self.leave(out),
+            State::After => {
+                // The beginning of a tag of the call.
+                if [CALL.1, FUNCTION.0].iter().any(|t| t.starts_with(self.buffer.trim_start())) {
+                    self.buffer.clear();
+                }
+                self.leave(out);
+            }
             State::Json => self.close(out),
             _ if whole => self.close(out),
             _ => {
                 if self.announced && matches!(self.state, State::Between) {
-                    // The beginning of a tag of the call.
                     self.buffer.clear();
                 }
                 self.give_up(out);
