@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::marks::ChatMarks;
+use crate::params::GenerateParams;
 use crate::parking::Parking;
-use crate::session::{Answer, Event, GenerateParams, Session};
+use crate::session::{Answer, Event, Session};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

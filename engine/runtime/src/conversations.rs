@@ -3,7 +3,10 @@
 use crate::checkpoints::{CheckpointParams, Prompt, Way};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::session::{Answer, Event, GenerateParams, Session};
+use crate::guide::Guide;
+use crate::params::GenerateParams;
+use crate::session::{Answer, Event, Session};
+use crate::speculation::SpeculationParams;
 use std::sync::atomic::AtomicBool;
 use strata_model::Ops;
 
@@ -46,6 +49,52 @@ pub struct ConversationStats {
 struct Slot<'e, O: Ops> {
     session: Session<'e, O>,
     used: u64,
+    /// The least worth goes first: tokens that would have to be read again, and the worth of what had to go before it
+    /// was used last.
+    worth: u64,
+}
+
+/// The conversation that agrees with a prompt the longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Near {
+    /// First tokens that both have.
+    pub common: usize,
+    /// Tokens that the conversation has.
+    pub known: usize,
+}
+
+/// A conversation that was taken out to be answered. See [`Conversations::begin`].
+pub struct Turn<'e, O: Ops> {
+    session: Session<'e, O>,
+    /// Until it is answered.
+    guide: Option<Guide>,
+    near: Option<Near>,
+    reread: usize,
+    bytes: usize,
+}
+
+impl<O: Ops> Turn<'_, O> {
+    /// The conversation that agreed with the prompt the longest, when this one was taken out; `None` if none was kept.
+    pub fn near(&self) -> Option<Near> {
+        self.near
+    }
+
+    /// Answers the prompt that it was taken out for. See [`Session::generate_from`].
+    ///
+    /// # Errors
+    /// The model fails, or the answer cannot go on within its constraint.
+    pub fn generate(
+        &mut self,
+        prompt: &Prompt,
+        params: &GenerateParams,
+        cancel: &AtomicBool,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Answer> {
+        match self.guide.take() {
+            Some(guide) => self.session.generate_guided(prompt, params, guide, cancel, on_event),
+            None => self.session.generate_from(prompt, params, cancel, on_event),
+        }
+    }
 }
 
 /// Several conversations on one engine.
@@ -59,13 +108,20 @@ struct Slot<'e, O: Ops> {
 ///   original stays. If even without every other conversation there is no memory for both, the original goes on;
 /// - none has a checkpoint in reach: a new one is started.
 ///
-/// When the new total would be beyond the budget, the conversations used longest ago go first. None goes while there is
-/// room.
+/// When the new total would be beyond the budget, conversations go: of those of one length the one used longest ago, and
+/// before a long one several short ones that were used since. A rereading of the long one would take longer, and agents
+/// ask many short questions on the side. None goes while there is room.
 pub struct Conversations<'e, O: Ops> {
     engine: &'e Engine<O>,
     params: ConversationParams,
+    speculation: SpeculationParams,
     slots: Vec<Slot<'e, O>>,
     clock: u64,
+    /// The worth of the last one that went.
+    floor: u64,
+    /// Conversations that are being answered, and bytes that are set aside for them.
+    taken: usize,
+    taken_bytes: usize,
     stats: ConversationStats,
 }
 
@@ -73,10 +129,26 @@ impl<'e, O: Ops> Conversations<'e, O> {
     /// No conversations yet.
     pub fn new(engine: &'e Engine<O>, params: ConversationParams) -> Conversations<'e, O> {
         let params = ConversationParams { count: params.count.max(1), ..params };
-        Conversations { engine, params, slots: Vec::new(), clock: 0, stats: ConversationStats::default() }
+        let (speculation, stats) = (SpeculationParams::default(), ConversationStats::default());
+        Conversations {
+            engine,
+            params,
+            speculation,
+            slots: Vec::new(),
+            clock: 0,
+            floor: 0,
+            taken: 0,
+            taken_bytes: 0,
+            stats,
+        }
     }
 
-    /// Conversations that are kept.
+    /// The same with other drafts for its conversations.
+    pub fn with_speculation(self, speculation: SpeculationParams) -> Conversations<'e, O> {
+        Conversations { speculation, ..self }
+    }
+
+    /// Conversations that are kept, those that are being answered not counted.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -111,7 +183,8 @@ impl<'e, O: Ops> Conversations<'e, O> {
     /// Answers a prompt in the conversation it belongs to. See [`Session::generate_from`].
     ///
     /// # Errors
-    /// The prompt is empty or leaves no room for an answer, or the model fails; the other conversations are kept.
+    /// The prompt is empty or leaves no room for an answer, a parameter cannot be obeyed, the model fails, or the answer
+    /// cannot go on within its constraint; the other conversations are kept.
     pub fn generate(
         &mut self,
         prompt: &Prompt,
@@ -119,22 +192,53 @@ impl<'e, O: Ops> Conversations<'e, O> {
         cancel: &AtomicBool,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
-        // Nothing is given up for a prompt that will be refused.
+        let mut turn = self.begin(prompt, params)?;
+        let answer = turn.generate(prompt, params, cancel, on_event);
+        self.end(turn);
+        answer
+    }
+
+    /// Takes out the conversation that a prompt belongs to. Others can be answered until it comes back with
+    /// [`end`](Conversations::end); one that would go on in the same conversation does not find it there.
+    ///
+    /// # Errors
+    /// The prompt is empty or leaves no room for an answer, or a parameter cannot be obeyed: nothing is given up then.
+    pub fn begin(&mut self, prompt: &Prompt, params: &GenerateParams) -> Result<Turn<'e, O>> {
         let (tokens, context) = (prompt.tokens.len(), self.params.context);
         prompt.must_fit(context)?;
+        let guide = Guide::new(self.engine, &prompt.tokens, params)?;
+        let near = self.near(&prompt.tokens);
         let room = if params.max_tokens > 0 { params.max_tokens } else { ANSWER_ROOM };
         let needed = self.needed(context.min(tokens.saturating_add(room)));
-        let mut session = self.session_for(&prompt.tokens, needed)?;
-        let before = session.reread_tokens();
-        let answer = session.generate_from(prompt, params, cancel, on_event);
-        self.stats.reread_tokens += (session.reread_tokens() - before) as u64;
+        let session = self.session_for(&prompt.tokens, needed)?;
+        let bytes = needed.max(session.bytes());
+        self.taken += 1;
+        self.taken_bytes += bytes;
+        Ok(Turn { reread: session.reread_tokens(), session, guide: Some(guide), near, bytes })
+    }
+
+    /// Takes a conversation back.
+    pub fn end(&mut self, turn: Turn<'e, O>) {
+        let Turn { session, reread, bytes, .. } = turn;
+        self.taken = self.taken.saturating_sub(1);
+        self.taken_bytes = self.taken_bytes.saturating_sub(bytes);
+        self.stats.reread_tokens += (session.reread_tokens() - reread) as u64;
         if !session.tokens().is_empty() {
-            let held = session.bytes();
-            self.make_room(held, None);
+            self.make_room(session.bytes(), None);
             self.clock += 1;
-            self.slots.push(Slot { session, used: self.clock });
+            let worth = self.floor + session.tokens().len() as u64;
+            self.slots.push(Slot { session, used: self.clock, worth });
         }
-        answer
+    }
+
+    /// The conversation that agrees with a prompt the longest.
+    fn near(&self, prompt: &[u32]) -> Option<Near> {
+        let near = |slot: &Slot<'e, O>| {
+            let known = slot.session.tokens();
+            let common = known.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+            (Near { common, known: known.len() }, slot.used)
+        };
+        self.slots.iter().map(near).max_by_key(|(near, used)| (near.common, *used)).map(|(near, _)| near)
     }
 
     /// Bytes of a conversation of so many tokens at most.
@@ -154,7 +258,8 @@ impl<'e, O: Ops> Conversations<'e, O> {
             self.stats.started += 1;
             self.make_room(needed, None);
             let (engine, p) = (self.engine, self.params);
-            return Ok(engine.session(p.context, p.chunk).with_checkpoints(p.checkpoints));
+            let session = engine.session(p.context, p.chunk).with_checkpoints(p.checkpoints);
+            return Ok(session.with_speculation(self.speculation));
         };
         let source = &self.slots[at];
         if let (len, _, Way::Back(point)) = source.session.way(prompt)
@@ -175,13 +280,18 @@ impl<'e, O: Ops> Conversations<'e, O> {
         Ok(session)
     }
 
-    /// Gives up conversations, those used longest ago first, until one more of so many bytes fits.
+    /// Gives up conversations, those of the least worth first, until one more of so many bytes fits.
     fn make_room(&mut self, needed: usize, spared: Option<usize>) {
         let spared = spared.map(|at| self.slots[at].used);
-        while self.slots.len() >= self.params.count || self.bytes().saturating_add(needed) > self.params.bytes {
+        let full = |all: &Self| {
+            let bytes = all.bytes().saturating_add(all.taken_bytes).saturating_add(needed);
+            all.slots.len() + all.taken >= all.params.count || bytes > all.params.bytes
+        };
+        while full(self) {
             let candidates = (0..self.slots.len()).filter(|&i| Some(self.slots[i].used) != spared);
-            let Some(oldest) = candidates.min_by_key(|&i| self.slots[i].used) else { break };
-            self.slots.swap_remove(oldest);
+            let least = candidates.min_by_key(|&i| (self.slots[i].worth, self.slots[i].used));
+            let Some(least) = least else { break };
+            self.floor = self.slots.swap_remove(least).worth;
             self.stats.evicted += 1;
         }
     }

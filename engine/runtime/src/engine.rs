@@ -1,15 +1,19 @@
 //! A loaded model with what it needs to speak.
 
-use crate::error::Result;
+use crate::constraint::Grammars;
+use crate::error::{Error, Result};
 use crate::recorder::{Recorder, Slot};
 use crate::session::Session;
 use crate::speculation::Learned;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use strata_gguf::{ChatTemplate, Gguf, Tokenizer};
 use strata_model::{DraftLayer, Model, Ops, Progress};
 
 /// The literals between which a model thinks.
 const THINK: (&str, &str) = ("<think>", "</think>");
+
+/// The literal with which a model begins to call a tool.
+const CALL: &str = "<tool_call>";
 
 /// A model on a device, with its tokenizer and chat template.
 pub struct Engine<O: Ops> {
@@ -22,6 +26,7 @@ pub struct Engine<O: Ops> {
     warnings: Vec<String>,
     draft: Option<DraftLayer<O>>,
     learned: Mutex<Option<Learned>>,
+    grammars: OnceLock<Result<Grammars, String>>,
     recorder: Slot,
 }
 
@@ -63,6 +68,7 @@ impl<O: Ops> Engine<O> {
             warnings,
             draft: None,
             learned: Mutex::new(None),
+            grammars: OnceLock::new(),
             recorder: Slot::new(),
         })
     }
@@ -126,6 +132,17 @@ impl<O: Ops> Engine<O> {
     /// The tokens that open and close thinking, if the vocabulary has them.
     pub fn think_ids(&self) -> Option<(u32, u32)> {
         self.think
+    }
+
+    /// The token that opens a call of a tool.
+    pub(crate) fn call_id(&self) -> Option<u32> {
+        self.tokenizer.id_of(CALL)
+    }
+
+    /// What constraints need, made when it is first asked for.
+    pub(crate) fn grammars(&self) -> Result<&Grammars> {
+        let made = self.grammars.get_or_init(|| Grammars::new(&self.tokenizer, &self.stop_ids));
+        made.as_ref().map_err(|why| Error::Grammars(why.clone()))
     }
 
     /// The file's name, for messages.

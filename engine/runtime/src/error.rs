@@ -41,6 +41,23 @@ pub enum Error {
     /// The expert cache that the settings ask for cannot be.
     #[error("experts.{0}")]
     Cache(#[from] strata_policy::cache::CacheError),
+    /// A parameter of the answer cannot be obeyed.
+    #[error("{name}: {why}")]
+    BadParameter {
+        /// Which: a field of [`GenerateParams`](crate::GenerateParams) or [`SamplingParams`](crate::SamplingParams).
+        name: &'static str,
+        /// What was found and what was expected.
+        why: String,
+    },
+    /// A schema or grammar that cannot be followed, and why.
+    #[error("the constraint cannot be followed: {0}")]
+    BadConstraint(String),
+    /// An answer could not go on within its constraint.
+    #[error("the answer cannot go on within its constraint: {0}")]
+    Constraint(String),
+    /// The vocabulary cannot be used with constraints.
+    #[error("constraints cannot be used with this vocabulary: {0}")]
+    Grammars(String),
     /// A trace could not be written.
     #[error(transparent)]
     Trace(#[from] strata_trace::TraceError),

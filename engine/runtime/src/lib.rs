@@ -9,11 +9,15 @@
 
 mod chat;
 mod checkpoints;
+mod constraint;
 mod conversations;
 mod decode;
 mod engine;
 mod error;
+mod guide;
+mod logprobs;
 mod marks;
+mod params;
 mod parking;
 mod recorder;
 mod rejection;
@@ -21,16 +25,23 @@ mod sampler;
 mod session;
 mod side;
 mod speculation;
+mod stops;
+mod writer;
 
 pub use chat::{Chat, ChatOptions};
 pub use checkpoints::{CheckpointParams, Prompt};
-pub use conversations::{ConversationParams, ConversationStats, Conversations};
+pub use constraint::Constraint;
+pub use conversations::{ConversationParams, ConversationStats, Conversations, Near, Turn};
 pub use engine::Engine;
 pub use error::{Error, Result};
+pub use logprobs::TokenLogprob;
 pub use marks::ChatMarks;
+pub use params::GenerateParams;
 pub use parking::{Parked, Parking};
 pub use recorder::{About, CacheCounts, Recorded, Recorder, Recording};
 pub use rejection::SpecSampling;
 pub use sampler::{Sampler, SamplingParams};
-pub use session::{Answer, Event, Finish, GenerateParams, Session, Timings};
+pub use session::{Answer, Event, Finish, Pace, Session, Timings};
 pub use speculation::{DraftNorm, OwnDrafts, Speculation, SpeculationParams, Tally};
+// Who names an engine's type needs no other crate for it.
+pub use strata_model::Ops;

@@ -68,12 +68,14 @@ impl ChatMarks {
         let mut marks = Vec::new();
         // Where the last question starts, if it is not the first: up to there the conversation stays when it is taken
         // back or asked differently.
-        let before = messages.len() - 1;
-        if messages[..before].iter().any(|m| role(m) == "user") && role(&messages[before]) == "user" {
+        if let Some((last, before)) = messages.split_last()
+            && role(last) == "user"
+            && before.iter().any(|m| role(m) == "user")
+        {
             // Another question that starts differently.
-            let content = messages[before].get("content").and_then(Value::as_str).unwrap_or_default();
+            let content = last.get("content").and_then(Value::as_str).unwrap_or_default();
             let other = if content.trim_start().starts_with('x') { "y" } else { "x" };
-            let other = [&messages[..before], &[user(other)]].concat();
+            let other = [before, &[user(other)]].concat();
             marks.extend(render(&other, options).map(|other| common(&tokens, &other)));
         }
         if tail > 0 {

@@ -102,7 +102,7 @@ impl Sampler {
         answered: usize,
     ) -> Probabilities {
         let logit = |id: u32| logits.get(index(count, &token, id)?).copied();
-        let changed = self.penalties(logit, sequence, answered);
+        let changed = self.changes(logit, sequence, answered);
         let temp = f64::from(self.params().temp);
         let scaled = logits.iter().enumerate().map(|(i, &l)| {
             let id = token(i);

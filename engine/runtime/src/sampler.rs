@@ -1,6 +1,7 @@
 //! Choosing a token.
 //!
-//! The order is: penalties, temperature, filters (top-k, top-p, min-p), noise. With temperature 0 the largest logit
+//! The order is: a constraint's mask, biases, penalties, temperature, filters (top-k, top-p, min-p), noise. What is masked
+//! arrives here as a logit of -infinity, which no step raises and nothing draws. With temperature 0 the largest logit
 //! wins, the lowest id among equals. Otherwise each surviving token's logit, divided by the temperature, gets Gumbel
 //! noise from a counter-based generator keyed by seed, position and token, and the largest sum wins. That draws
 //! exactly from the filtered softmax (Gumbel-max), and the choice at a position depends on the seed, the position and
@@ -30,6 +31,8 @@ pub struct SamplingParams {
     pub frequency_penalty: f32,
     /// Keys the noise.
     pub seed: u64,
+    /// Added to the logits of tokens, before all else but a constraint. Several biases of one token add up.
+    pub logit_bias: Vec<(u32, f32)>,
 }
 
 impl Default for SamplingParams {
@@ -44,6 +47,7 @@ impl Default for SamplingParams {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             seed: 0,
+            logit_bias: Vec::new(),
         }
     }
 }
@@ -52,12 +56,15 @@ impl Default for SamplingParams {
 #[derive(Debug, Clone)]
 pub struct Sampler {
     params: SamplingParams,
+    bias: HashMap<u32, f32>,
 }
 
 impl Sampler {
     /// A sampler with these parameters.
     pub fn new(params: SamplingParams) -> Sampler {
-        Sampler { params }
+        let mut bias = HashMap::new();
+        params.logit_bias.iter().for_each(|&(token, b)| *bias.entry(token).or_default() += b);
+        Sampler { params, bias }
     }
 
     /// The parameters.
@@ -68,7 +75,7 @@ impl Sampler {
     /// The token for the position behind `sequence`, of which the last `answered` tokens are the answer so far.
     pub fn pick(&self, logits: &[f32], sequence: &[u32], answered: usize) -> u32 {
         let p = &self.params;
-        let changed = self.penalties(|token| logits.get(token as usize).copied(), sequence, answered);
+        let changed = self.changes(|token| logits.get(token as usize).copied(), sequence, answered);
         let logit = |id: usize| changed.get(&(id as u32)).copied().unwrap_or(logits[id]);
         if p.temp <= 0.0 {
             let mut best = (0, f32::NEG_INFINITY);
@@ -103,21 +110,23 @@ impl Sampler {
         if p.temp <= 0.0 {
             return candidates.best();
         }
-        // Penalties and filters are left to the model: a draft that they would have changed is a wrong guess, no more.
+        // Biases, penalties and filters are left to the model: a draft that they would have changed is a wrong guess, no more.
         let position = sequence.len() as u64;
         let noisy = |i: usize| f64::from(logits[i]) / f64::from(p.temp) + gumbel(p.seed, position, candidates.token(i));
         (0..logits.len()).max_by(|&a, &b| noisy(a).total_cmp(&noisy(b))).unwrap_or(0)
     }
 
-    /// The penalised logits of the tokens that penalties touch; tokens without a logit are left out.
-    pub(crate) fn penalties(
+    /// The logits of the tokens that biases and penalties touch, as they are then; tokens without a logit are left out.
+    pub(crate) fn changes(
         &self,
         logit: impl Fn(u32) -> Option<f32>,
         sequence: &[u32],
         answered: usize,
     ) -> HashMap<u32, f32> {
         let p = &self.params;
-        let mut changed = HashMap::new();
+        let logit = |token: u32| Some(logit(token)? + self.bias.get(&token).copied().unwrap_or(0.0));
+        let biased = self.bias.keys().filter_map(|&token| Some((token, logit(token)?)));
+        let mut changed: HashMap<u32, f32> = biased.collect();
         if p.repeat_penalty != 1.0 {
             let recent = &sequence[sequence.len().saturating_sub(p.repeat_last_n)..];
             for &token in recent {
@@ -239,6 +248,23 @@ mod tests {
         assert_eq!(kept(|p| p.top_p = 0.9), [1, 2]);
         assert_eq!(kept(|p| p.min_p = 0.3), [1, 2]);
         assert_eq!(kept(|_| ()), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn biases_come_before_penalties_and_add_up() {
+        let biased = with(|p| p.logit_bias = vec![(1, 2.0), (1, 2.0), (9, 5.0)]);
+        assert_eq!(biased.pick(&[3.0, 0.0, 1.0], &[], 0), 1);
+        // 4 halved is less than 3.
+        let repeat = with(|p| (p.logit_bias, p.repeat_penalty) = (vec![(1, 4.0)], 2.0));
+        assert_eq!(repeat.pick(&[3.0, 0.0, 1.0], &[1], 0), 0);
+        let never = with(|p| (p.logit_bias, p.temp) = (vec![(1, 100.0)], 0.5));
+        let masked = [3.0, f32::NEG_INFINITY, 1.0];
+        for seed in 0..200 {
+            let drawn = Sampler::new(SamplingParams { seed, ..never.params.clone() }).pick(&masked, &[], 0);
+            assert_ne!(drawn, 1, "a masked token, whatever its bias");
+        }
+        let certain = never.distribution(&[3.0, 0.0, 1.0], &[], 0);
+        assert!(certain.iter().any(|&(token, p)| token == 1 && p > 0.999), "{certain:?}");
     }
 
     #[test]

@@ -4,12 +4,14 @@ use crate::checkpoints::{CheckpointParams, Checkpoints, Prompt};
 use crate::decode::Answering;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::guide::Guide;
+use crate::logprobs::TokenLogprob;
+use crate::params::GenerateParams;
 use crate::recorder::Recorder;
-use crate::sampler::SamplingParams;
 use crate::speculation::{OwnDrafts, Speculation, SpeculationParams, Speculator};
+use crate::writer::Writer;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use strata_gguf::{ControlText, StreamDecoder};
 use strata_model::{Ops, State};
 
 /// Why an answer ended.
@@ -24,23 +26,12 @@ pub enum Finish {
     Context,
     /// It was cancelled.
     Cancelled,
-}
-
-/// What an answer depends on besides the prompt.
-#[derive(Debug, Clone, Default)]
-pub struct GenerateParams {
-    /// How tokens are chosen.
-    pub sampling: SamplingParams,
-    /// Tokens of the answer at most; 0 is no limit but the context.
-    pub max_tokens: usize,
-    /// Goes on past the tokens that end an answer.
-    pub ignore_stop: bool,
-    /// Shows control tokens as text.
-    pub show_control: bool,
+    /// A text of [`GenerateParams::stop`] came.
+    StopText,
 }
 
 /// What happens on the way to an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event<'a> {
     /// So many tokens of the prompt are read.
     Prompt {
@@ -53,6 +44,29 @@ pub enum Event<'a> {
     Thinking(&'a str),
     /// A piece of the answer.
     Text(&'a str),
+    /// A token of the chat format in the answer, such as `<tool_call>`: a piece of its text that ordinary tokens cannot
+    /// make. One that opens a call of a tool ends the thinking, if there is no constraint.
+    Mark(&'a str),
+    /// How likely the token was whose text comes next, if that was asked for. Tokens that are thought, that are not
+    /// shown, or that belong to a stop text have none.
+    Logprob(&'a TokenLogprob),
+    /// A pass of the answer is over.
+    Round(Pace),
+}
+
+/// How long one pass of an answer took.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pace {
+    /// Tokens that it read: the newest and drafts.
+    pub window: usize,
+    /// Tokens that it added to the answer.
+    pub committed: usize,
+    /// Seconds that it took in all.
+    pub seconds: f64,
+    /// Of them for drafts.
+    pub draft_seconds: f64,
+    /// Of them for taking back what was not right.
+    pub commit_seconds: f64,
 }
 
 /// How long an answer took.
@@ -89,7 +103,7 @@ fn rate(tokens: usize, seconds: f64) -> f64 {
 /// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The text, without thinking.
+    /// The text, without thinking; marks are in it as their literals.
     pub text: String,
     /// What the model thought, if it did.
     pub thinking: String,
@@ -101,6 +115,10 @@ pub struct Answer {
     pub timings: Timings,
     /// What became of its drafts.
     pub speculation: Speculation,
+    /// The text of [`GenerateParams::stop`] that ended it.
+    pub stop_text: Option<String>,
+    /// Tokens of its thinking, those that open and close it not counted.
+    pub thinking_tokens: usize,
 }
 
 /// One sequence on an engine.
@@ -187,7 +205,7 @@ impl<'e, O: Ops> Session<'e, O> {
     /// Answers a prompt of tokens. See [`Session::generate_from`].
     ///
     /// # Errors
-    /// The prompt is empty or leaves no room for an answer, or the model fails.
+    /// The prompt is empty or leaves no room for an answer, a parameter cannot be obeyed, or the model fails.
     pub fn generate(
         &mut self,
         prompt: &[u32],
@@ -204,7 +222,8 @@ impl<'e, O: Ops> Session<'e, O> {
     /// model the session is cleared and can be used again.
     ///
     /// # Errors
-    /// The prompt is empty or leaves no room for an answer, or the model fails.
+    /// The prompt is empty or leaves no room for an answer, a parameter cannot be obeyed, the model fails, or the answer
+    /// cannot go on within its constraint.
     pub fn generate_from(
         &mut self,
         prompt: &Prompt,
@@ -213,8 +232,21 @@ impl<'e, O: Ops> Session<'e, O> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
         prompt.must_fit(self.state.capacity())?;
+        let guide = Guide::new(self.engine, &prompt.tokens, params)?;
+        self.generate_guided(prompt, params, guide, cancel, on_event)
+    }
+
+    /// Answers a prompt that fits, with the guide that was made for it.
+    pub(crate) fn generate_guided(
+        &mut self,
+        prompt: &Prompt,
+        params: &GenerateParams,
+        guide: Guide,
+        cancel: &AtomicBool,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Answer> {
         self.recorder = self.engine.recorder().take();
-        let answer = self.run(prompt, params, cancel, on_event);
+        let answer = self.run(prompt, params, guide, cancel, on_event);
         if let Some(recorder) = self.recorder.take() {
             self.engine.recorder().give(recorder);
         }
@@ -228,6 +260,7 @@ impl<'e, O: Ops> Session<'e, O> {
         &mut self,
         prompt: &Prompt,
         params: &GenerateParams,
+        mut guide: Guide,
         cancel: &AtomicBool,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
@@ -235,7 +268,7 @@ impl<'e, O: Ops> Session<'e, O> {
         let tokens = &prompt.tokens;
         let (cached, logits) = self.resume(tokens)?;
         self.speculator.begin(self.engine, tokens);
-        let mut answer = Writer::new(self.engine, tokens, params.show_control);
+        let mut answer = Writer::new(self.engine, params, &guide);
         let mut timings = Timings { prompt_tokens: tokens.len(), cached_tokens: cached, ..Timings::default() };
         on_event(Event::Prompt { read: cached, of: tokens.len() });
         let logits = match logits {
@@ -244,108 +277,16 @@ impl<'e, O: Ops> Session<'e, O> {
         };
         timings.prompt_seconds = start.elapsed().as_secs_f64();
         let Some(logits) = logits else {
-            return Ok(answer.finish(Finish::Cancelled, timings, on_event));
+            return Ok(answer.finish(Finish::Cancelled, timings, &guide, on_event));
         };
         let writing = Instant::now();
-        let finish = self.decode(&logits, &mut Answering { params, writer: &mut answer, on_event, cancel })?;
+        let mut answering = Answering { params, guide: &mut guide, writer: &mut answer, on_event, cancel };
+        let finish = self.decode(&logits, &mut answering)?;
         self.speculator.end(self.engine);
-        timings.output_tokens = answer.tokens.len();
+        timings.output_tokens = answer.tokens().len();
         timings.output_seconds = writing.elapsed().as_secs_f64();
-        let mut answer = answer.finish(finish, timings, on_event);
+        let mut answer = answer.finish(finish, timings, &guide, on_event);
         answer.speculation = self.speculator.stats.clone();
         Ok(answer)
-    }
-}
-
-/// Collects an answer and tells thinking from text.
-pub(crate) struct Writer {
-    decoder: StreamDecoder,
-    think: Option<(u32, u32)>,
-    thinking_now: bool,
-    /// Between the end of thinking and the first visible character, blank lines are the template's, not the answer's.
-    skip_blank: bool,
-    thinking: String,
-    text: String,
-    tokens: Vec<u32>,
-}
-
-impl Writer {
-    fn new<O: Ops>(engine: &Engine<O>, prompt: &[u32], show_control: bool) -> Writer {
-        let think = engine.think_ids();
-        let thinking_now = think.is_some_and(|(open, close)| {
-            prompt.iter().rev().find(|&&t| t == open || t == close).is_some_and(|&t| t == open)
-                && !prompt.iter().rev().take_while(|&&t| t != open).any(|t| engine.stop_ids().contains(t))
-        });
-        let control = if show_control { ControlText::Show } else { ControlText::Hide };
-        Writer {
-            decoder: engine.tokenizer().stream_decoder(control),
-            think: think.filter(|_| !show_control),
-            thinking_now: thinking_now && !show_control,
-            skip_blank: false,
-            thinking: String::new(),
-            text: String::new(),
-            tokens: Vec::new(),
-        }
-    }
-
-    /// The answer's tokens so far.
-    pub(crate) fn tokens(&self) -> &[u32] {
-        &self.tokens
-    }
-
-    /// Takes a token; one that ends the answer is kept but not shown.
-    pub(crate) fn push(&mut self, token: u32, ends: bool, on_event: &mut dyn FnMut(Event<'_>)) {
-        self.tokens.push(token);
-        if ends {
-            return;
-        }
-        match self.think {
-            Some((open, _)) if token == open && !self.thinking_now && self.text.trim().is_empty() => {
-                self.flush(on_event);
-                self.thinking_now = true;
-            }
-            Some((_, close)) if token == close && self.thinking_now => {
-                self.flush(on_event);
-                self.thinking_now = false;
-                self.skip_blank = true;
-            }
-            _ => {
-                let piece = self.decoder.push(token);
-                self.show(&piece, on_event);
-            }
-        }
-    }
-
-    fn flush(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
-        let rest = self.decoder.finish();
-        self.show(&rest, on_event);
-    }
-
-    fn show(&mut self, piece: &str, on_event: &mut dyn FnMut(Event<'_>)) {
-        if self.thinking_now {
-            if !piece.is_empty() {
-                self.thinking.push_str(piece);
-                on_event(Event::Thinking(piece));
-            }
-            return;
-        }
-        let piece = if self.skip_blank { piece.trim_start_matches('\n') } else { piece };
-        if !piece.is_empty() {
-            self.skip_blank = false;
-            self.text.push_str(piece);
-            on_event(Event::Text(piece));
-        }
-    }
-
-    fn finish(mut self, finish: Finish, timings: Timings, on_event: &mut dyn FnMut(Event<'_>)) -> Answer {
-        self.flush(on_event);
-        Answer {
-            text: self.text,
-            thinking: self.thinking.trim().to_owned(),
-            tokens: self.tokens,
-            finish,
-            timings,
-            speculation: Speculation::default(),
-        }
     }
 }

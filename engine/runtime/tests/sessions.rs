@@ -100,7 +100,7 @@ fn events_add_up_to_the_answer() {
         .ask("What is 12 + 30?", &limited(64), &NEVER, &mut |event| match event {
             Event::Text(t) => text.push_str(t),
             Event::Thinking(t) => thinking.push_str(t),
-            Event::Prompt { .. } => {}
+            _ => {}
         })
         .unwrap();
     assert_eq!((answer.text.as_str(), answer.thinking.as_str()), (text.as_str(), thinking.trim()));

@@ -8,14 +8,14 @@
 
 mod common;
 
-use common::{NEVER, engine, nano_with_draft_layer, noise, tiny};
+use common::{NEVER, drafts, engine, nano_with_draft_layer, noise, tiny};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use strata_gguf::Special;
 use strata_model::CpuOps;
 use strata_policy::window::{Settings, Source};
 use strata_runtime::{
-    Answer, CheckpointParams, DraftNorm, Engine, GenerateParams, OwnDrafts, SamplingParams, Session, SpeculationParams,
+    Answer, CheckpointParams, DraftNorm, Engine, GenerateParams, SamplingParams, Session, SpeculationParams,
 };
 
 /// Cases on the random model.
@@ -33,31 +33,6 @@ fn answer(session: &mut Session<'_, CpuOps>, prompt: &[u32], params: &GeneratePa
 
 fn plain<'e>(engine: &'e Engine<CpuOps>, context: usize) -> Session<'e, CpuOps> {
     session(engine, context).with_speculation(SpeculationParams::none())
-}
-
-/// Drafts by someone who knows the true continuation and may lie about it.
-fn drafts(seed: u32, prompt: usize, truth: Vec<u32>, vocab: u32, stop: u32) -> OwnDrafts {
-    let mut state = seed;
-    let mut next = move || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state >> 8
-    };
-    Box::new(move |text, most| {
-        let truth = truth.get(text.len() - prompt..).unwrap_or_default();
-        let len = next() as usize % (most.min(7) + 1);
-        let right = next() as usize % (len + 1);
-        let mut out: Vec<u32> = truth.iter().copied().take(right).collect();
-        while out.len() < len {
-            out.push(match next() % 4 {
-                0 => stop,
-                1 => text[text.len() - 1],
-                // Off by one from the truth, so that what follows it is right again.
-                2 => truth.get(out.len()).map_or(0, |t| (t + 1) % vocab),
-                _ => next() % vocab,
-            });
-        }
-        out
-    })
 }
 
 fn sampling() -> impl Strategy<Value = SamplingParams> {

@@ -1,5 +1,6 @@
 //! Times in whole nanoseconds, so that what decisions use is what traces hold.
 
+use crate::session::Pace;
 use std::time::{Duration, Instant};
 
 /// A duration as traces have it.
@@ -49,5 +50,11 @@ impl Times {
     /// Seconds of the rest of the round, as the window policy learns them.
     pub(crate) fn seconds_verify(&self) -> f64 {
         seconds(self.total.saturating_sub(self.draft))
+    }
+
+    /// The same for who is told of each round.
+    pub(crate) fn pace(&self, window: usize, committed: usize) -> Pace {
+        let (draft_seconds, commit_seconds) = (seconds(self.draft), seconds(self.commit));
+        Pace { window, committed, seconds: seconds(self.total), draft_seconds, commit_seconds }
     }
 }

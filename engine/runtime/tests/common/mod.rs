@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use strata_gguf::{ArrayValue, Gguf, SafeTensors, Value, Writer};
 use strata_model::{CpuOps, draft_from_safetensors};
-use strata_runtime::{Answer, CheckpointParams, Engine, GenerateParams, Session};
+use strata_runtime::{Answer, CheckpointParams, Engine, GenerateParams, OwnDrafts, Session};
 
 pub static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -24,8 +24,19 @@ pub fn tiny() -> Gguf {
     Gguf::from_bytes("tiny", tiny_with(&[]).to_bytes().unwrap()).unwrap()
 }
 
+/// The same with tokens of a chat format behind those of bytes.
+pub fn tiny_that_chats() -> Gguf {
+    let added = [("<think>", 4), ("</think>", 4), ("<tool_call>", 4), ("</tool_call>", 4), ("<|im_end|>", 3)];
+    Gguf::from_bytes("tiny", tiny_of(&added, &[]).to_bytes().unwrap()).unwrap()
+}
+
 /// The random model as it is written, with further metadata.
 pub fn tiny_with(more: &[(&str, Value)]) -> Writer {
+    tiny_of(&[], more)
+}
+
+/// The random model as it is written, with added tokens and their types, and further metadata.
+pub fn tiny_of(added: &[(&str, i32)], more: &[(&str, Value)]) -> Writer {
     const OURS: [&str; 3] = ["tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"];
     let (model, vocabulary) = (open("../model/tests/data/tiny/tiny-qwen4exp.gguf"), nano());
     let mut writer = Writer::new();
@@ -33,9 +44,11 @@ pub fn tiny_with(more: &[(&str, Value)]) -> Writer {
         writer.meta(key, value.clone()).unwrap();
     }
     let all = vocabulary.meta().strings(OURS[0]).unwrap();
-    let bytes: Vec<String> = all.iter().filter(|t| t.chars().count() == 1).cloned().collect();
-    writer.meta(OURS[1], Value::Array(ArrayValue::I32(vec![1; bytes.len()]))).unwrap();
-    writer.meta(OURS[0], Value::Array(ArrayValue::String(bytes))).unwrap();
+    let mut tokens: Vec<String> = all.iter().filter(|t| t.chars().count() == 1).cloned().collect();
+    let types = [vec![1; tokens.len()], added.iter().map(|a| a.1).collect()].concat();
+    tokens.extend(added.iter().map(|a| a.0.to_owned()));
+    writer.meta(OURS[1], Value::Array(ArrayValue::I32(types))).unwrap();
+    writer.meta(OURS[0], Value::Array(ArrayValue::String(tokens))).unwrap();
     writer.meta(OURS[2], Value::Array(ArrayValue::String(Vec::new()))).unwrap();
     for (key, value) in more {
         writer.meta(key, value.clone()).unwrap();
@@ -84,4 +97,29 @@ pub fn noise(seed: u32, len: usize) -> Vec<u32> {
         (x >> 16) % 280
     };
     (0..len).map(|_| next()).collect()
+}
+
+/// Drafts by someone who knows the true continuation and may lie about it.
+pub fn drafts(seed: u32, prompt: usize, truth: Vec<u32>, vocab: u32, stop: u32) -> OwnDrafts {
+    let mut state = seed;
+    let mut next = move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 8
+    };
+    Box::new(move |text, most| {
+        let truth = truth.get(text.len() - prompt..).unwrap_or_default();
+        let len = next() as usize % (most.min(7) + 1);
+        let right = next() as usize % (len + 1);
+        let mut out: Vec<u32> = truth.iter().copied().take(right).collect();
+        while out.len() < len {
+            out.push(match next() % 4 {
+                0 => stop,
+                1 => text[text.len() - 1],
+                // Off by one from the truth, so that what follows it is right again.
+                2 => truth.get(out.len()).map_or(0, |t| (t + 1) % vocab),
+                _ => next() % vocab,
+            });
+        }
+        out
+    })
 }

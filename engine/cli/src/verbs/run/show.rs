@@ -62,8 +62,8 @@ impl<'a> Screen<'a> {
                 }
                 self.print(text);
             }
-            Event::Thinking(_) => {}
-            Event::Text(text) => {
+            Event::Thinking(_) | Event::Logprob(_) | Event::Round(_) => {}
+            Event::Text(text) | Event::Mark(text) => {
                 self.end_thinking();
                 self.print(text);
             }
@@ -132,7 +132,7 @@ pub(super) fn summary(answer: &Answer) -> String {
         n => format!(" ({n} read before)"),
     };
     let finish = match answer.finish {
-        Finish::Stop => "",
+        Finish::Stop | Finish::StopText => "",
         Finish::Length => " | cut at the limit of tokens (--max-tokens)",
         Finish::Context => " | cut because the context is full (--ctx)",
         Finish::Cancelled => " | cancelled",

@@ -1,0 +1,178 @@
+//! `POST /v1/completions`: text goes on, without a chat template.
+//!
+//! The prompt is taken as it is: literals of special tokens in it are those tokens, as whoever writes prompts by hand
+//! needs them. Chats never do that with a message.
+
+use super::{error, finish_reason, logprobs};
+use crate::App;
+use crate::api::answer::{Assembler, Ending, Item, Part, collect};
+use crate::api::ask::{model, submit};
+use crate::api::fields::{Fields, wrong};
+use crate::api::{sampling, usage};
+use crate::backend::{ModelInfo, Refusal};
+use crate::http::body::Body;
+use crate::http::errors::ApiError;
+use crate::http::security::Caller;
+use crate::ids::{id, now};
+use crate::sse::{self, Encoder, Out};
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use strata_runtime::{Prompt, TokenLogprob};
+
+/// Tokens of an answer where a request does not say, as OpenAI has it.
+const MAX_TOKENS: usize = 16;
+
+/// Continues a text.
+pub(crate) async fn handle(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    let known = model(&app)?;
+    let fields = Fields::root(&body);
+    for (name, value) in [("n", 1), ("best_of", 1)] {
+        fields.only(name, &[json!(value)], "one answer at a time is given")?;
+    }
+    fields.only("echo", &[json!(false)], "the prompt is not repeated")?;
+    fields.only("suffix", &[json!("")], "text cannot be put before a given end")?;
+    let mut params = sampling::params(&fields, &app.options, &known)?;
+    params.max_tokens = sampling::limit(&fields, &["max_tokens"])?.unwrap_or(MAX_TOKENS);
+    params.stop = sampling::stop(&fields, "stop", Some(4))?;
+    params.logprobs = fields.whole("logprobs", 0..=20)?.map(|n| n as usize);
+    let with_logprobs = params.logprobs.is_some();
+    let include_usage = match fields.object("stream_options")? {
+        Some(options) => options.flag("include_usage")?.unwrap_or(false),
+        None => false,
+    };
+    let stream = fields.flag("stream")?.unwrap_or(false);
+    let prompt = prompt(&app, &fields, &known)?;
+    let running = submit(&app, &caller, known, prompt, params, Assembler::new(None))?;
+    let form = Form { id: id("cmpl-"), created: now(), model: running.model.id.clone(), include_usage };
+    if stream {
+        let heartbeat = app.options.heartbeat;
+        let encoder = CompletionStream { app, caller, form, with_logprobs, chars: 0 };
+        return Ok(sse::stream(running.events, running.assembler, encoder, heartbeat));
+    }
+    let whole = collect(running.events, running.assembler).await?;
+    usage::log(&app, &caller, &whole.ending, whole.items.is_empty());
+    // Raw text knows no thinking; what was taken for it came first.
+    let mut text = whole.thinking;
+    for item in whole.items {
+        if let Item::Text(piece) = item {
+            text.push_str(&piece);
+        }
+    }
+    let logprobs = if with_logprobs { logprobs::completions(&whole.logprobs, 0) } else { Value::Null };
+    let mut response = form.response(&text, logprobs, Some(finish_reason(&whole.ending.reason)));
+    response["usage"] = usage::chat(&whole.ending);
+    response["timings"] = usage::timings(&whole.ending);
+    Ok(Json(response).into_response())
+}
+
+/// A text, tokens, or a list of one of these.
+fn prompt(app: &App, fields: &Fields<'_>, model: &ModelInfo) -> Result<Prompt, Refusal> {
+    let expected = "a string or a list of tokens";
+    let value = fields.need("prompt")?;
+    let one = match value {
+        Value::Array(items) if items.first().is_some_and(|i| !i.is_number()) => match &items[..] {
+            [one] => one,
+            _ => {
+                let message = format!("prompt has {} texts; one at a time is continued", items.len());
+                return Err(Refusal::param("prompt", message));
+            }
+        },
+        one => one,
+    };
+    let tokens = match one {
+        Value::String(text) => app.backend.tokenize(text, true)?,
+        Value::Array(items) => {
+            let token = |v: &Value| v.as_u64().filter(|&t| t < model.vocab as u64).map(|t| t as u32);
+            let tokens: Option<Vec<u32>> = items.iter().map(token).collect();
+            tokens.ok_or_else(|| wrong("prompt", expected, one))?
+        }
+        other => return Err(wrong("prompt", expected, other)),
+    };
+    if tokens.is_empty() {
+        return Err(Refusal::param("prompt", "prompt is empty"));
+    }
+    Ok(tokens.into())
+}
+
+/// What is the same in all pieces of an answer.
+struct Form {
+    id: String,
+    created: u64,
+    model: String,
+    include_usage: bool,
+}
+
+impl Form {
+    fn response(&self, text: &str, logprobs: Value, finish: Option<&str>) -> Value {
+        self.with(json!([{"index": 0, "text": text, "logprobs": logprobs, "finish_reason": finish}]))
+    }
+
+    fn with(&self, choices: Value) -> Value {
+        json!({
+            "id": self.id, "object": "text_completion", "created": self.created, "model": self.model,
+            "system_fingerprint": null, "choices": choices,
+        })
+    }
+}
+
+struct CompletionStream {
+    app: App,
+    caller: Caller,
+    form: Form,
+    with_logprobs: bool,
+    /// Characters sent so far.
+    chars: usize,
+}
+
+impl CompletionStream {
+    fn piece(&mut self, text: &str, tokens: &[TokenLogprob], finish: Option<&str>) -> Value {
+        let known = self.with_logprobs && !tokens.is_empty();
+        let logprobs = if known { logprobs::completions(tokens, self.chars) } else { Value::Null };
+        self.chars += text.chars().count();
+        let mut piece = self.form.response(text, logprobs, finish);
+        if self.form.include_usage {
+            piece["usage"] = Value::Null;
+        }
+        piece
+    }
+
+    fn done(&mut self, ending: &Ending, out: &mut Out) {
+        usage::log(&self.app, &self.caller, ending, self.chars == 0);
+        let mut last = self.piece("", &ending.logprobs, Some(finish_reason(&ending.reason)));
+        last["timings"] = usage::timings(ending);
+        out.data(&last);
+        if self.form.include_usage {
+            let mut chunk = self.form.with(json!([]));
+            chunk["usage"] = usage::chat(ending);
+            out.data(&chunk);
+        }
+        out.end();
+    }
+}
+
+impl Encoder for CompletionStream {
+    fn start(&mut self, out: &mut Out) {
+        // A sign that the request was taken; a piece of text there is none yet.
+        out.comment("queued");
+    }
+
+    fn part(&mut self, part: Part, out: &mut Out) {
+        match part {
+            Part::Thinking(text) => out.data(&self.piece(&text, &[], None)),
+            Part::Text(text, tokens) => out.data(&self.piece(&text, &tokens, None)),
+            Part::Done(ending) => self.done(&ending, out),
+            _ => {}
+        }
+    }
+
+    fn failed(&mut self, refusal: &Refusal, out: &mut Out) {
+        self.app.options.log.line(&format!("{}: {}", self.caller.request, refusal.message));
+        out.data(&error(refusal));
+    }
+}

@@ -1,0 +1,74 @@
+//! Reading a request's JSON.
+
+use super::errors::ApiError;
+use crate::backend::{Refusal, RefusalKind};
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use serde_json::{Map, Value};
+
+/// Levels of lists and objects inside one another at most; serde_json keeps to it.
+const NESTING: usize = 128;
+
+/// The JSON object that is a request's body. Its content type does not matter: several clients do not set it.
+pub(crate) struct Body(pub(crate) Map<String, Value>);
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            let status = rejection.into_response().status();
+            match status {
+                StatusCode::PAYLOAD_TOO_LARGE => {
+                    ApiError::new(status, "the body is larger than the server takes (--max-body)")
+                }
+                _ => ApiError::new(StatusCode::BAD_REQUEST, "the body broke off or was sent in bad chunks"),
+            }
+        })?;
+        Ok(Body(object(&bytes)?))
+    }
+}
+
+/// The object that a text of JSON is.
+pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    let wrong = |message: String| Refusal::new(RefusalKind::Invalid, message);
+    let text = std::str::from_utf8(bytes).map_err(|e| {
+        wrong(format!("the body is not UTF-8: the byte at {} is no part of a character", e.valid_up_to()))
+    })?;
+    if text.trim().is_empty() {
+        return Err(wrong("the body is empty; a JSON object was expected".to_owned()));
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(wrong("the body is JSON but no object".to_owned())),
+        Err(e) if e.to_string().starts_with("recursion limit") => Err(wrong(format!(
+            "the body is nested deeper than {NESTING} levels, at line {} column {}",
+            e.line(),
+            e.column()
+        ))),
+        Err(e) => Err(wrong(format!("the body is not JSON: {e}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(bytes: &[u8]) -> String {
+        object(bytes).expect_err("it is refused").message
+    }
+
+    #[test]
+    fn says_where_a_body_is_wrong() {
+        assert!(refused(b"").contains("empty"));
+        assert!(refused(b"[1]").contains("no object"));
+        assert!(refused(b"{\"a\": 1,}").contains("line 1 column"), "{}", refused(b"{\"a\": 1,}"));
+        assert!(refused(b"{\"a\": \"\xff\"}").contains("byte at 7"));
+        assert!(refused(b"{} {}").contains("trailing"));
+        let deep = [b"{\"a\":".to_vec(), vec![b'['; 10_000], vec![b']'; 10_000], b"}".to_vec()].concat();
+        assert!(refused(&deep).contains("deeper than 128 levels"), "{}", refused(&deep));
+        assert!(object(b"{\"a\": 1}").is_ok());
+    }
+}

@@ -1,0 +1,55 @@
+//! What every request goes through, whichever interface it is for.
+
+pub(crate) mod body;
+pub(crate) mod errors;
+pub(crate) mod origin;
+pub(crate) mod security;
+
+use crate::App;
+use crate::api;
+use crate::backend::{Refusal, RefusalKind};
+use crate::web;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use errors::ApiError;
+
+/// Every path, behind the checks of [`security`].
+pub(crate) fn router(app: App) -> Router {
+    let limit = app.options.body_limit;
+    Router::new()
+        .route("/v1/chat/completions", post(api::openai::chat::handle))
+        .route("/v1/completions", post(api::openai::completions::handle))
+        .route("/v1/responses", post(api::responses::handle))
+        .route("/v1/responses/input_tokens", post(api::responses::input_tokens))
+        .route("/v1/responses/{id}", get(api::responses::not_kept).delete(api::responses::not_kept))
+        .route("/v1/responses/{id}/cancel", post(api::responses::not_kept))
+        .route("/v1/responses/{id}/input_items", get(api::responses::not_kept))
+        .route("/v1/messages", post(api::anthropic::messages::handle))
+        .route("/v1/messages/count_tokens", post(api::anthropic::count_tokens::handle))
+        .route("/v1/models", get(api::models::list))
+        .route("/v1/models/{*id}", get(api::models::one))
+        .route("/v1/status", get(api::status::handle))
+        .route("/tokenize", post(api::tokens::tokenize))
+        .route("/detokenize", post(api::tokens::detokenize))
+        .route("/health", get(api::health::health))
+        .route("/ready", get(api::health::ready))
+        .route("/metrics", get(api::metrics::handle))
+        .merge(web::router())
+        .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(limit))
+        .layer(from_fn_with_state(app.clone(), security::check))
+        .with_state(app)
+}
+
+async fn not_found(uri: Uri) -> ApiError {
+    let message = format!("there is nothing at {}; the server's documentation lists its paths", uri.path());
+    Refusal::new(RefusalKind::NotFound, message).into()
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}", uri.path()))
+}

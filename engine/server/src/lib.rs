@@ -1,0 +1,94 @@
+//! The HTTP server.
+//!
+//! What answers is behind [`backend::Backend`]: an engine, or a [script](scripted) in tests. [`serve`] speaks for it:
+//!
+//! | path | what |
+//! |---|---|
+//! | `POST /v1/chat/completions` | OpenAI's chat |
+//! | `POST /v1/completions` | OpenAI's text completions, without a chat template |
+//! | `POST /v1/responses` | OpenAI's responses, none of which is kept |
+//! | `POST /v1/responses/input_tokens` | tokens of such a request |
+//! | `POST /v1/messages` | Anthropic's messages |
+//! | `POST /v1/messages/count_tokens` | tokens of such a request |
+//! | `GET /v1/models`, `GET /v1/models/{id}` | the model, with its context |
+//! | `POST /tokenize`, `POST /detokenize` | text to tokens and back |
+//! | `GET /health` | 200 as long as the process lives |
+//! | `GET /ready` | 200 once the model is loaded, 503 before |
+//! | `GET /v1/status` | how things stand, as JSON |
+//! | `GET /metrics` | the same for Prometheus |
+//! | `GET /` | pages |
+//!
+//! # What clients may expect
+//!
+//! Any model name is taken. `null` is as good as absent, and unknown fields are ignored; a known field that asks for
+//! something this server cannot do is refused with status 400 and the field's name. Limits of tokens may be -1, which is
+//! none. An answer that a limit ended says so (`length`, `max_tokens`, `incomplete`), and so does one whose tool call the
+//! model left unfinished: its arguments are then no whole JSON.
+//!
+//! Errors have their interface's form and a real status: 400 for what will never work, 401 and 403 for who may not ask,
+//! 413 for a body that is too large, 429 with `retry-after` when the queue is full, 503 with `retry-after` while the model
+//! is loaded, and 500 with `x-should-retry: false` when the engine failed.
+//!
+//! Streams begin at once, and show a sign of life whenever nothing was sent for [`Options::heartbeat`]. A client that goes
+//! away cancels its request.
+#![forbid(unsafe_code)]
+
+mod api;
+pub mod backend;
+mod http;
+mod ids;
+mod options;
+pub mod scripted;
+mod sse;
+mod thinking;
+mod tools;
+mod web;
+
+pub use options::{Log, Options};
+
+use backend::Backend;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// What every handler has.
+#[derive(Clone)]
+pub(crate) struct App {
+    backend: Arc<dyn Backend>,
+    options: Arc<Options>,
+}
+
+/// The server as a service, for programs that add paths of their own. Connections have to bring their address
+/// (`into_make_service_with_connect_info`), by which clients without a key are told apart.
+pub fn router(backend: Arc<dyn Backend>, options: Options) -> axum::Router {
+    http::router(App { backend, options: Arc::new(options) })
+}
+
+/// Serves until `stop` is ready, and then until running answers ended or [`Options::grace`] is over, whichever comes first.
+///
+/// # Errors
+/// The listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    backend: Arc<dyn Backend>,
+    options: Options,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let grace = options.grace;
+    let service = router(backend, options).into_make_service_with_connect_info::<SocketAddr>();
+    let (stopping, mut stopped) = tokio::sync::watch::channel(false);
+    let signal = async move {
+        stop.await;
+        stopping.send_replace(true);
+    };
+    let serving = axum::serve(listener, service).with_graceful_shutdown(signal);
+    tokio::select! {
+        ended = serving => ended,
+        () = async {
+            // An error means that the sender is gone, which it is only once serving ended.
+            let _ = stopped.wait_for(|&stopped| stopped).await;
+            tokio::time::sleep(grace).await;
+        } => Ok(()),
+    }
+}
