@@ -242,11 +242,14 @@ class Handler(BaseHTTPRequestHandler):
         self.begin(200, "text/event-stream")
         prompt = sum(len(str(message.get("content", ""))) for message in body["messages"]) // 3 + 12
         cached = prompt // 2 if len(body["messages"]) > 2 else 0
+        slow = "patience" in str(body["messages"][-1]["content"])
+        if slow:
+            time.sleep(1.5)
         self.chunk({"role": "assistant", "content": ""})
         self.wfile.write(b": still here\n\n")
         for read in (prompt // 2, prompt):
             self.chunk({}, prompt_progress={"read": read, "of": prompt})
-            time.sleep(0.15)
+            time.sleep(1 if slow else 0.15)
         started = time.time()
         thoughts = written = 0
         pieces, finish = script(body)

@@ -11,92 +11,17 @@ The browser is the `chromium` of the system, else playwright's own (`playwright 
 import json
 import os
 import re
-import shutil
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from conftest import URL, WIDE, Watched
 from mock import Mock
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-URL = os.environ.get("STRATA_URL", "")
 SHOTS = os.environ.get("STRATA_SHOTS", "")
-WIDE = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 needs_double = pytest.mark.skipif(bool(URL), reason="needs the double of mock.py")
-
-
-@pytest.fixture(scope="session")
-def browser():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def server():
-    if URL:
-        yield None
-        return
-    mock = Mock().start()
-    yield mock
-    mock.stop()
-
-
-class Watched:
-    """A page whose errors and requests are collected."""
-
-    def __init__(self, context, url):
-        self.url = url
-        self.context = context
-        self.errors = []
-        self.foreign = []
-        self.expected = []
-        self.page = self.open()
-
-    def open(self, path="/"):
-        page = self.context.new_page()
-        page.on("console", self.on_console)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("request", self.on_request)
-        page.add_init_script(
-            "window.violations = []; document.addEventListener('securitypolicyviolation', e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI))"
-        )
-        page.goto(self.url + path)
-        expect(page.locator("#model")).not_to_be_empty()
-        return page
-
-    def on_console(self, message):
-        if message.type in ("error", "warning"):
-            self.errors.append(message.text)
-
-    def on_request(self, request):
-        parts = urlsplit(request.url)
-        if parts.scheme not in ("data", "blob") and f"{parts.scheme}://{parts.netloc}" != self.url:
-            self.foreign.append(request.url)
-
-    def check(self):
-        for page in self.context.pages:
-            assert page.evaluate("window.violations") == [], "the Content-Security-Policy was violated"
-        errors = [error for error in self.errors if not any(re.search(pattern, error) for pattern in self.expected)]
-        assert errors == [], "the console shows errors"
-        assert self.foreign == [], "requests left the origin"
-
-
-@pytest.fixture
-def watched(browser, server):
-    context = browser.new_context(viewport=WIDE, color_scheme="light", accept_downloads=True)
-    context.set_default_timeout(15_000)
-    watched = Watched(context, URL.rstrip("/") or server.url)
-    yield watched
-    watched.check()
-    context.close()
-
-
-@pytest.fixture
-def page(watched):
-    return watched.page
 
 
 def shot(page, name):
@@ -146,7 +71,7 @@ def test_sends_and_shows_the_answer_with_its_cost(page):
 def test_streams_markdown_without_parsing_markup(page, watched):
     send(page, "Some markdown please")
     answer = answered(page)
-    expect(answer.locator("h4")).to_have_text("Two ways to sum")
+    expect(answer.locator("h3")).to_have_text("Two ways to sum")
     expect(answer.locator("strong").first).to_have_text("a fold")
     link = answer.locator(".body a")
     expect(link).to_have_attribute("href", "https://doc.rust-lang.org/book/")
@@ -202,6 +127,27 @@ def test_shows_tool_calls_and_sends_results(page, server):
     call = server.state.bodies[-1]["messages"][1]["tool_calls"][0]
     assert call == {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris", "days": [1, 2]}'}}
     assert server.state.bodies[-1]["messages"][2]["tool_call_id"] == "call_1"
+
+
+@needs_double
+def test_tells_of_the_queue_and_of_the_prompt(page, server):
+    server.state.running = 2
+    send(page, "Have patience")
+    phase = page.locator(".answer .phase")
+    expect(phase).to_have_text("In the queue: 2 requests waiting")
+    expect(phase).to_have_text(re.compile(r"Reading the prompt: \d+ of \d+ tokens"))
+    expect(page.get_by_role("progressbar", name="Prompt read")).to_be_visible()
+    answered(page)
+    expect(phase).to_be_hidden()
+
+
+def test_adds_text_files_to_the_message(page, tmp_path):
+    (tmp_path / "notes.md").write_text("Some `code` and\n```\na fence\n```\n")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
+    page.fill("#composer-input", "Read this")
+    page.set_input_files("#files", [tmp_path / "notes.md", tmp_path / "picture.png"])
+    expect(page.locator("#composer-input")).to_have_value("Read this\n\nnotes.md:\n````md\nSome `code` and\n```\na fence\n```\n````\n")
+    expect(page.locator("#toasts")).to_contain_text("picture.png is not a text file.")
 
 
 # Stopping, reloading, errors
@@ -529,17 +475,37 @@ def test_works_by_keyboard_alone(page):
     expect(page.locator("#conversations a")).to_have_count(0)
 
 
-def test_every_control_has_a_name_and_tab_reaches_all(page):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(page, scheme):
+    """Lesser findings depend on what the model writes, such as headings that leave out a level."""
+    page.emulate_media(color_scheme=scheme)
+    send(page, "Please think, then write markdown")
+    answered(page)
+    found = []
+
+    def look(where):
+        violations = Axe().run(page).response["violations"]
+        found.extend((where, v["id"], node["html"]) for v in violations if v["impact"] in ("serious", "critical") for node in v["nodes"])
+
+    look("chat")
+    for button in ("#open-settings", "#open-shortcuts"):
+        page.click(button)
+        look(button)
+        page.keyboard.press("Escape")
+    page.get_by_role("button", name="More for this conversation").click()
+    look("menu")
+    page.keyboard.press("Escape")
+    page.click("#to-monitor")
+    expect(page.locator('[data-panel="state"]')).to_contain_text("Ready")
+    look("monitor")
+    assert found == []
+
+
+def test_tab_reaches_everything_in_reading_order(page):
     send(page, "Hello")
     answered(page)
-    nameless = page.evaluate(
-        """[...document.querySelectorAll('button, input, select, textarea, a')]
-            .filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length || e.getAttribute('aria-labelledby')))
-            .map(e => e.outerHTML)"""
-    )
-    assert nameless == []
-    page.evaluate("document.activeElement.blur(); document.body.focus()")
-    seen = []
+    page.locator("#skip").focus()
+    seen = ["skip"]
     for _ in range(40):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.id || document.activeElement.getAttribute('aria-label') || document.activeElement.tagName"))

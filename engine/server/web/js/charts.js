@@ -27,7 +27,7 @@ export function lineChart(points, { now, span, label, unit }) {
     svg("svg", { viewBox: "0 0 600 100", preserveAspectRatio: "none", role: "img", "aria-label": `${label}: now ${rate(last)} ${unit}, at most ${rate(Math.max(...points.map((p) => p.v), 0))}` },
       svg("line", { class: "grid", x1: 0, x2: 600, y1: 4, y2: 4 }), svg("line", { class: "grid", x1: 0, x2: 600, y1: 52, y2: 52 }), svg("line", { class: "axis", x1: 0, x2: 600, y1: 100, y2: 100 }), shapes),
     h("span", { class: "top", "aria-hidden": "true" }, count(top)),
-    h("span", { class: "from", "aria-hidden": "true" }, `${Math.round(span / 60_000)} min ago`),
+    h("span", { class: "from", "aria-hidden": "true" }, span < 120_000 ? `${Math.round(span / 1000)} s ago` : `${Math.round(span / 60_000)} min ago`),
     h("span", { class: "to", "aria-hidden": "true" }, "now"));
 }
 
@@ -77,6 +77,13 @@ export function heatMap(rates) {
     if (known) cell.style.setProperty("--rate", Math.max(0, Math.min(1, value)).toFixed(3));
     return cell;
   }));
+}
+
+/** How much of a whole there is, as a bar that is called `label`. */
+export function meter(value, most, label) {
+  const filled = h("span");
+  filled.style.width = `${most > 0 ? Math.min(100, (100 * value) / most) : 0}%`;
+  return h("div", { class: "meter", role: "meter", "aria-valuemin": 0, "aria-valuemax": most, "aria-valuenow": value, "aria-label": label }, filled);
 }
 
 /** One bar in parts `{ name, value, series, text }`, with its legend. */

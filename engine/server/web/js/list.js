@@ -63,14 +63,8 @@ export class List {
   async draw() {
     const heads = (await this.store.heads()).filter((head) => !this.#filter || this.#filter.has(head.id));
     const focused = this.root.contains(document.activeElement) ? document.activeElement.closest("li")?.dataset.id : null;
-    let period = "";
-    const items = heads.flatMap((head) => {
-      const next = periodOf(head.updated);
-      const title = next === period ? [] : [h("li", { class: "period", role: "presentation" }, next)];
-      period = next;
-      return [...title, this.#item(head)];
-    });
-    this.root.replaceChildren(...items);
+    const periods = Map.groupBy(heads, (head) => periodOf(head.updated));
+    this.root.replaceChildren(...[...periods].flatMap(([name, group]) => [h("h2", { class: "period" }, name), h("ul", {}, group.map((head) => this.#item(head)))]));
     if (focused) this.root.querySelector(`li[data-id="${focused}"] a`)?.focus();
     this.empty.hidden = heads.length > 0;
     this.empty.textContent = this.#filter ? "Nothing found." : "Conversations will be listed here.";

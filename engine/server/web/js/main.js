@@ -256,7 +256,7 @@ class Page {
     this.chat.model = this.#model.id;
     byId("model").textContent = this.#model.id;
     byId("model").title = this.#model.context ? `${this.#model.id}, context of ${count(this.#model.context)} tokens` : this.#model.id;
-    byId("welcome-text").textContent = `You are talking to ${this.#model.id}. Nothing leaves this server.`;
+    byId("welcome-text").textContent = `You are talking to ${this.#model.id}. What you write goes to this server only.`;
     byId("thinking-choice").hidden = this.#model.can_think === false;
   }
 

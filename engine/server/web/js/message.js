@@ -205,7 +205,7 @@ export class AnswerView {
     this.#foot.replaceChildren(
       ...[versions(conversation, node, (step) => this.actions.version(node, step)),
         node.content ? copyButton("Copy answer", () => node.content) : null,
-        iconButton("again", "Answer again", () => this.actions.again(node), { disabled: busy }),
+        node.state === "failed" && !node.content ? null : iconButton("again", "Answer again", () => this.actions.again(node), { disabled: busy }),
         this.#cost()].filter(Boolean));
   }
 

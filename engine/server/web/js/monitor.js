@@ -1,10 +1,11 @@
 // The monitor: what the server does now, and what it did in the last minutes.
 
-import { heatMap, lineChart, quantile, shareBar, stackedBars } from "./charts.js";
+import { heatMap, lineChart, meter, quantile, shareBar, stackedBars } from "./charts.js";
 import { h } from "./dom.js";
 import { bytes, count, percent, plural, rate, seconds } from "./format.js";
 
 const SPAN = 5 * 60_000;
+const SHORTEST_SPAN = 60_000;
 // Rates are taken over so long, since tokens come in rounds.
 const WINDOW = 3000;
 
@@ -128,10 +129,12 @@ export class Monitor {
   #drawSpeed(panel, key, last, status) {
     const points = this.#rates(key);
     const of = status.speeds?.[last];
+    const now = Date.now();
+    const span = Math.max(SHORTEST_SPAN, Math.min(SPAN, now - (points[0]?.t ?? now)));
     this.#put(panel,
       h("p", { class: "big" }, rate(points.at(-1)?.v ?? 0), h("small", {}, " tokens/s")),
       h("p", { class: "quiet" }, Number.isFinite(of) ? `Last answer: ${rate(of)} tokens/s` : "No answer yet"),
-      lineChart(points, { now: Date.now(), span: SPAN, label: panel === "writing" ? "Tokens written" : "Tokens read", unit: "tokens per second" }));
+      lineChart(points.filter(({ t }) => now - t <= span), { now, span, label: panel === "writing" ? "Tokens written" : "Tokens read", unit: "tokens per second" }));
   }
 
   #drawQueue({ queue }) {
@@ -139,7 +142,7 @@ export class Monitor {
     this.#put("queue",
       h("p", { class: "big" }, count(waiting), h("small", {}, waiting === 1 ? " request waits" : " requests wait")),
       h("p", { class: "quiet" }, `${plural(running, "request")} running`),
-      h("meter", { min: 0, max: Math.max(limit, 1), value: waiting, "aria-label": `${waiting} of ${limit} places taken` }),
+      meter(waiting, limit, `${waiting} of ${limit} places taken`),
       h("p", { class: "quiet" }, `${plural(limit, "place")} in all`));
   }
 
@@ -192,7 +195,7 @@ export class Monitor {
       return;
     }
     this.#put("drafts", h("p", { class: "big" }, percent(accepted / proposed), h("small", {}, " accepted")),
-      h("meter", { min: 0, max: 1, value: accepted / proposed, "aria-label": "Share of drafts accepted" }),
+      meter(accepted, proposed, "Drafts accepted"),
       facts([["Proposed", count(proposed)], ["Accepted", count(accepted)], ["Rounds", count(rounds)], ["Accepted in a round", rounds ? (accepted / rounds).toFixed(2) : "–"]]));
   }
 

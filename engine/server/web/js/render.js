@@ -75,7 +75,7 @@ function table(block) {
 function element(block, depth) {
   switch (block.type) {
     // The page has headings of its own; those of an answer come below them.
-    case "heading": return h(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }, inline(parseInline(block.text), 0));
+    case "heading": return h(`h${Math.min(6, block.level + 1)}`, { class: `h${block.level}` }, inline(parseInline(block.text), 0));
     case "code": return code(block);
     case "math": return h("pre", { class: "math", tabindex: "0" }, block.text);
     case "quote": return h("blockquote", {}, block.blocks.map((inner) => element(inner, depth + 1)));

@@ -18,7 +18,7 @@ export const DEFAULTS = Object.freeze({
 
 /** The choices for thinking, with what the user reads. */
 export const THINKING = [
-  ["auto", "As the model does"],
+  ["auto", "Auto"],
   ["off", "Off"],
   ["on", "On"],
   ["low", "Low effort"],
