@@ -181,11 +181,13 @@ class Handler(BaseHTTPRequestHandler):
                 self.json(200, {"object": "list", "data": [{"id": "nano-mock", "object": "model", "created": 0, "owned_by": "strata", "context_length": 4096}]})
             elif path == "/v1/status":
                 self.json(200, self.state.status())
-            elif path == "/v1/events":
+            elif path == "/v1/events" and not self.server.without_events:
                 self.events()
             else:
                 self.error(404, f"There is no {path}.", "not_found_error")
             return
+        if path == "/web/" or path.startswith("/web/"):
+            path = path.removeprefix("/web")
         file = (WEB / (path.lstrip("/") or "index.html")).resolve()
         if not file.is_relative_to(WEB) or not file.is_file():
             self.error(404, f"There is no {path}.", "not_found_error")
@@ -193,6 +195,13 @@ class Handler(BaseHTTPRequestHandler):
         data = file.read_bytes()
         self.begin(200, (mimetypes.guess_type(file.name)[0] or "application/octet-stream"), len(data))
         self.wfile.write(data)
+
+    def parse_request(self):
+        # A connection that is kept open must not outlive the server.
+        if self.server.ending:
+            self.close_connection = True
+            return False
+        return super().parse_request()
 
     def events(self):
         self.begin(200, "text/event-stream")
@@ -300,6 +309,7 @@ class Mock(ThreadingHTTPServer):
         self.state = State()
         self.key = key
         self.ending = False
+        self.without_events = False
 
     @property
     def url(self):

@@ -576,6 +576,27 @@ def test_an_answer_goes_on_while_the_monitor_is_open(page):
 
 
 @needs_double
+def test_pages_may_lie_in_a_folder(watched):
+    page = watched.open("/web/")
+    send(page, "Hello")
+    expect(answered(page).locator(".body")).to_contain_text("Answer 1")
+    page.click("#to-monitor")
+    expect(page.locator('[data-panel="state"]')).to_contain_text("Ready")
+
+
+@needs_double
+def test_asks_for_the_status_where_there_are_no_events(page, server, watched):
+    watched.expected.append("404")
+    server.without_events = True
+    page.goto(page.url + "#monitor")
+    page.reload()
+    up = page.locator('[data-panel="state"] dd').nth(2)
+    before = up.inner_text()
+    expect(up).not_to_have_text(before)
+    expect(page.locator("#banner")).to_be_hidden()
+
+
+@needs_double
 def test_says_that_the_model_loads(page, server):
     server.state.load_share = 0.43
     expect(page.locator("#banner")).to_have_text("The model is being loaded: 43 %.")

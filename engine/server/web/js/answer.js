@@ -1,6 +1,7 @@
 // One answer being written: from the request to the last token, stop or failure.
 
 import { ApiError, streamChat } from "./api.js";
+import { readProgress } from "./shapes.js";
 
 const SAVE_MS = 400;
 const RESCUE = "strata.rescue";
@@ -81,10 +82,10 @@ export class Run {
   #take(chunk) {
     const { node } = this;
     node.beat = Date.now();
-    if (chunk.alive) return;
-    if (chunk.prompt_progress) {
+    const progress = readProgress(chunk);
+    if (progress) {
       node.phase = "reading";
-      node.progress = chunk.prompt_progress;
+      node.progress = progress;
     }
     const choice = chunk.choices?.[0];
     const delta = choice?.delta ?? {};

@@ -3,6 +3,9 @@
 import { readEvents } from "./sse.js";
 
 const KEY = "strata.key";
+// Pages may lie in a folder of their own, and server and pages together below any path.
+const PAGES = new URL("..", import.meta.url);
+const BASE = PAGES.pathname.endsWith("/web/") ? new URL("..", PAGES) : PAGES;
 
 /** What went wrong, in one sentence for the user. `status` 0: no answer came at all. */
 export class ApiError extends Error {
@@ -54,7 +57,7 @@ export async function send(path, { body, signal } = {}) {
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
   try {
-    response = await fetch(new URL(path, document.baseURI), {
+    response = await fetch(new URL(path, BASE), {
       method: body === undefined ? "GET" : "POST",
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
@@ -80,16 +83,16 @@ export async function getJson(path, options = {}) {
   }
 }
 
-/** The chunks of a streamed chat completion, as objects; `{ alive: true }` for each heartbeat. Ends at [DONE]. */
+/** The chunks of a streamed chat completion, as objects; `{ comment }` for each heartbeat. Ends at [DONE]. */
 export async function* streamChat(body, signal) {
   const response = await send("v1/chat/completions", { body: { ...body, stream: true, stream_options: { include_usage: true } }, signal });
   const type = response.headers.get("content-type") ?? "";
   if (!type.includes("text/event-stream") || !response.body) throw new ApiError("The server did not answer with a stream.");
   let events = 0;
   try {
-    for await (const { data } of readEvents(response.body)) {
+    for await (const { data, comment } of readEvents(response.body)) {
       if (data === undefined) {
-        yield { alive: true };
+        yield { comment };
         continue;
       }
       if (data === "[DONE]") return;

@@ -1,14 +1,16 @@
 // What the server says of itself, kept up to date for as long as the page is looked at.
 
-import { ApiError, send } from "./api.js";
+import { ApiError, getJson, send } from "./api.js";
+import { readStatus } from "./shapes.js";
 import { readEvents } from "./sse.js";
 
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
 // The server speaks once a second; after this long a connection counts as dead, even if it was never closed.
 const SILENCE_MS = 10_000;
+const POLL_MS = 1000;
 
 /**
- * Follows `/v1/events`. Listeners get `{ link, status, error }`: link is "connecting", "open", "gone" (the server
+ * Follows `/v1/events`, or asks `/v1/status` again and again where a server has no events. Listeners get `{ link, status, error }`: link is "connecting", "open", "gone" (the server
  * does not answer), "locked" (it wants a key) or "unsupported"; status is the last snapshot, or null.
  */
 export class Live {
@@ -16,6 +18,7 @@ export class Live {
   #abort = null;
   #failures = 0;
   #timer = 0;
+  #polls = false;
   state = { link: "connecting", status: null, error: "" };
 
   constructor() {
@@ -57,19 +60,32 @@ export class Live {
       silence = setTimeout(() => abort.abort(), SILENCE_MS);
     };
     try {
-      heard();
-      const response = await send("v1/events", { signal: abort.signal });
-      for await (const { event, data } of readEvents(response.body)) {
-        heard();
-        if (data === undefined || (event !== "status" && event !== "message")) continue;
+      for await (const status of this.#polls ? this.#poll(abort.signal, heard) : this.#events(abort.signal, heard)) {
         this.#failures = 0;
-        this.#tell({ link: "open", status: JSON.parse(data), error: "" });
+        this.#tell({ link: "open", status: readStatus(status), error: "" });
       }
       this.#lost(abort, null);
     } catch (error) {
       this.#lost(abort, error);
     } finally {
       clearTimeout(silence);
+    }
+  }
+
+  async *#events(signal, heard) {
+    heard();
+    const response = await send("v1/events", { signal });
+    for await (const { event, data } of readEvents(response.body)) {
+      heard();
+      if (data !== undefined && (event === "status" || event === "message")) yield JSON.parse(data);
+    }
+  }
+
+  async *#poll(signal, heard) {
+    for (;;) {
+      heard();
+      yield await getJson("v1/status", { signal });
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
   }
 
@@ -80,6 +96,11 @@ export class Live {
     const status = error instanceof ApiError ? error.status : 0;
     if (status === 401 || status === 403) {
       this.#tell({ link: "locked", error: error.message });
+      return;
+    }
+    if (status === 404 && !this.#polls) {
+      this.#polls = true;
+      this.#run();
       return;
     }
     if (status === 404) {

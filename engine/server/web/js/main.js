@@ -281,7 +281,7 @@ class Page {
     };
     let text = texts[link] ?? "";
     if (link === "open" && status?.state === "loading") text = `The model is being loaded: ${percent(status.load_share ?? 0)}.`;
-    if (link === "open" && status?.state === "failed") text = "The model could not be loaded. The server's log says why.";
+    if (link === "open" && status?.state === "failed") text = status.reason ? `The model cannot answer: ${status.reason}` : "The model cannot answer. The server's log says why.";
     if (link === "open" && status?.state === "stopping") text = "The server is stopping.";
     const banner = byId("banner");
     if (banner.textContent !== text) banner.textContent = text;

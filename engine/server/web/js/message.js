@@ -3,6 +3,7 @@
 import { copyButton, h, icon, iconButton } from "./dom.js";
 import { count, plural, rate, seconds } from "./format.js";
 import { MarkdownView } from "./render.js";
+import { readCost } from "./shapes.js";
 import { versionOf } from "./tree.js";
 
 /** Sets text only where it differs, so that a selection in it survives. */
@@ -211,21 +212,18 @@ export class AnswerView {
 
   /** "24.1 tokens/s · 312 tokens · 900 of 1,024 prompt tokens cached" */
   #cost() {
-    const { timings: t, usage } = this.node;
-    if (!t && !usage) return null;
+    const cost = readCost(this.node.timings, this.node.usage);
+    if (!cost) return null;
+    const { prompt, cached, promptSeconds, promptRate, output, outputSeconds, outputRate, queueSeconds, miss } = cost;
     const parts = [];
     const details = [];
-    const out = t?.output_tokens ?? usage?.completion_tokens;
-    if (t?.output_seconds > 0 && out > 0) parts.push(`${rate(out / t.output_seconds)} tokens/s`);
-    if (out !== undefined) parts.push(plural(out, "token"));
-    const prompt = t?.prompt_tokens ?? usage?.prompt_tokens;
-    const cached = t?.cached_tokens ?? usage?.prompt_tokens_details?.cached_tokens ?? 0;
+    if (outputRate) parts.push(`${rate(outputRate)} tokens/s`);
+    if (output !== undefined) parts.push(plural(output, "token"));
     if (prompt !== undefined) parts.push(cached > 0 ? `${count(cached)} of ${plural(prompt, "prompt token")} cached` : plural(prompt, "prompt token"));
-    if (t?.prompt_seconds > 0) {
-      details.push(`Prompt read in ${seconds(t.prompt_seconds)}`);
-      if (prompt > cached) details.push(`${rate((prompt - cached) / t.prompt_seconds)} tokens/s`);
-    }
-    if (t?.output_seconds > 0) details.push(`written in ${seconds(t.output_seconds)}`);
-    return h("span", { class: "cost", title: details.join(", ") || undefined }, parts.join(" · "));
+    if (queueSeconds > 0.05) details.push(`Waited ${seconds(queueSeconds)} in the queue.`);
+    if (promptRate) details.push(`Read ${plural(prompt - cached, "prompt token")} in ${seconds(promptSeconds)}, ${rate(promptRate)} a second.`);
+    if (outputSeconds > 0) details.push(`Written in ${seconds(outputSeconds)}.`);
+    if (miss) details.push(`Why not more was cached: ${miss}`);
+    return h("span", { class: "cost", title: details.join("\n") || undefined }, parts.join(" · "));
   }
 }

@@ -176,16 +176,17 @@ export class Monitor {
   }
 
   #drawMemory(memory) {
-    const { weights_bytes: weights = 0, conversations_bytes: kept = 0, process_bytes: process = 0, vram_bytes: vram = 0 } = memory ?? {};
-    const other = Math.max(0, process - weights - kept);
+    const { weights_bytes: weights = 0, conversations_bytes: kept = 0, process_bytes: process, vram_bytes: vram = 0, file_bytes: file } = memory;
+    const other = Math.max(0, (process ?? 0) - weights - kept);
     // A mapped model counts to the process only as far as its pages were touched.
-    const total = Math.max(process, weights + kept);
+    const total = Math.max(process ?? 0, weights + kept);
     const parts = [
       { name: "Weights", value: weights, series: 0, text: bytes(weights) },
       { name: "Conversations", value: kept, series: 3, text: bytes(kept) },
-      { name: "Everything else", value: other, series: 8, text: bytes(other) },
+      ...(process === undefined ? [] : [{ name: "Everything else", value: other, series: 8, text: bytes(other) }]),
     ];
-    this.#put("memory", h("h3", {}, "RAM"), shareBar(parts, total), facts([["Process", bytes(process)]]), h("h3", {}, "VRAM"), h("p", { class: vram ? "" : "quiet" }, vram ? bytes(vram) : "None: no GPU is used."));
+    this.#put("memory", h("h3", {}, "RAM"), shareBar(parts, total), process === undefined ? null : facts([["Process", bytes(process)]]), h("h3", {}, "VRAM"), h("p", { class: vram ? "" : "quiet" }, vram ? bytes(vram) : "None: no GPU is used."),
+      ...(file ? [h("h3", {}, "SSD"), h("p", {}, `${bytes(file)} of weights left in the file, read when needed`)] : []));
   }
 
   #drawDrafts(drafts) {
@@ -202,7 +203,7 @@ export class Monitor {
   #drawConversations(conversations) {
     const c = conversations ?? {};
     this.#put("conversations", h("p", { class: "big" }, count(c.kept), h("small", {}, " kept")),
-      facts([["Bytes", bytes(c.bytes ?? 0)], ["Started", count(c.started)], ["Gone on with", count(c.resumed)], ["Branched", count(c.branched)], ["Replaced", count(c.replaced)], ["Given up for room", count(c.evicted)]]));
+      facts([["Bytes", bytes(c.bytes ?? 0)], ["Started", count(c.started)], ["Gone on with", count(c.resumed)], ["Branched", count(c.branched)], ...(c.replaced === undefined ? [] : [["Replaced", count(c.replaced)]]), ["Given up for room", count(c.evicted)]]));
   }
 
   #drawCounters(counters) {
