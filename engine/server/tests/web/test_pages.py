@@ -224,7 +224,7 @@ def test_says_when_the_server_is_gone_and_comes_back(page, server, watched):
     expect(page.locator("#banner")).to_contain_text("does not answer")
     send(page, "Hello")
     expect(answered(page).locator(".note")).to_contain_text("cannot be reached")
-    page.goto(page.url.split("#")[0] + "#monitor")
+    page.goto(page.url.split("#")[0] + "#/monitor")
     expect(page.locator('[data-panel="state"]')).to_contain_text("Gone")
     shot(page, "gone")
     again = Mock(port).start()
@@ -588,7 +588,7 @@ def test_pages_may_lie_in_a_folder(watched):
 def test_asks_for_the_status_where_there_are_no_events(page, server, watched):
     watched.expected.append("404")
     server.without_events = True
-    page.goto(page.url + "#monitor")
+    page.goto(page.url.split("#")[0] + "#/monitor")
     page.reload()
     up = page.locator('[data-panel="state"] dd').nth(2)
     before = up.inner_text()
@@ -637,9 +637,9 @@ def test_looks(browser, server, scheme, size):
     page.locator("#monitor").evaluate("e => e.scrollTo(0, e.scrollHeight)")
     page.wait_for_timeout(150)
     shot(page, f"{size}-{scheme}-monitor-end")
-    # Nothing may be wider than the screen.
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.goto(server.url + "/#chat")
+    # Nothing may be wider than the screen, and only parts of the page scroll, never the whole.
+    assert page.evaluate("[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight]") == [0, 0]
+    page.goto(server.url + "/#/chat")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth && document.querySelector('#scroller').scrollWidth <= document.querySelector('#scroller').clientWidth")
     watched.check()
     context.close()

@@ -1,7 +1,9 @@
 // One answer being written: from the request to the last token, stop or failure.
 
 import { ApiError, streamChat } from "./api.js";
+import { keep, recall } from "./local.js";
 import { readProgress } from "./shapes.js";
+import { newId } from "./tree.js";
 
 const SAVE_MS = 400;
 const RESCUE = "strata.rescue";
@@ -9,15 +11,8 @@ const RESCUE = "strata.rescue";
 const DEAD_MS = 15_000;
 
 /** This tab, also after a reload. */
-export const TAB = (() => {
-  try {
-    const tab = sessionStorage.getItem("strata.tab") ?? Math.random().toString(36).slice(2);
-    sessionStorage.setItem("strata.tab", tab);
-    return tab;
-  } catch {
-    return "only";
-  }
-})();
+export const TAB = recall("strata.tab", "session") ?? newId();
+keep("strata.tab", TAB, "session");
 
 /** The fields of an answer's message before anything came. */
 export function emptyAnswer() {
@@ -154,11 +149,8 @@ export function writeRescue(runs) {
     return { conversation: run.conversation.id, node: run.node };
   });
   if (nodes.length === 0) return;
-  try {
-    localStorage.setItem(`${RESCUE}.${TAB}`, JSON.stringify(nodes));
-  } catch {
-    // No room: the database has all but the last moments.
-  }
+  // Where there is no room the database still has all but the last moments.
+  keep(`${RESCUE}.${TAB}`, JSON.stringify(nodes));
 }
 
 /** Puts what `writeRescue` kept back into the database. */
@@ -166,11 +158,11 @@ export async function applyRescue(store) {
   const key = `${RESCUE}.${TAB}`;
   let kept = [];
   try {
-    kept = JSON.parse(localStorage.getItem(key) ?? "[]");
+    kept = JSON.parse(recall(key) ?? "[]");
   } catch {
     // Damaged: the database has all but the last moments.
   }
-  localStorage.removeItem(key);
+  keep(key, null);
   for (const { conversation: id, node } of kept) {
     const conversation = await store.load(id);
     const there = conversation?.nodes[node.id];

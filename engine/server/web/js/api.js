@@ -1,5 +1,6 @@
 // The server, as these pages see it. Every request goes to the page's own origin.
 
+import { keep, recall } from "./local.js";
 import { readEvents } from "./sse.js";
 
 const KEY = "strata.key";
@@ -19,19 +20,18 @@ export class ApiError extends Error {
 
 /** The key that the server wants, or "". */
 export function serverKey() {
-  return sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? "";
+  return recall(KEY, "session") ?? recall(KEY) ?? "";
 }
 
 /** Whether the key is kept when the browser closes. */
 export function keyIsKept() {
-  return localStorage.getItem(KEY) !== null;
+  return recall(KEY) !== null;
 }
 
 /** Keeps a key for this tab only, or in this browser. An empty one is forgotten. */
-export function setServerKey(key, keep) {
-  sessionStorage.removeItem(KEY);
-  localStorage.removeItem(KEY);
-  if (key) (keep ? localStorage : sessionStorage).setItem(KEY, key);
+export function setServerKey(key, lasting) {
+  keep(KEY, key && !lasting ? key : null, "session");
+  keep(KEY, key && lasting ? key : null);
 }
 
 async function errorOf(response) {

@@ -1,6 +1,7 @@
 // The field in which messages are written.
 
 import { byId, toast } from "./dom.js";
+import { keep, recall } from "./local.js";
 
 const LARGEST_FILE = 512 * 1024;
 
@@ -63,12 +64,7 @@ export class Composer {
   }
 
   #changed() {
-    try {
-      if (this.input.value) localStorage.setItem(draftKey(this.#id), this.input.value);
-      else localStorage.removeItem(draftKey(this.#id));
-    } catch {
-      // No room: the draft is not kept.
-    }
+    keep(draftKey(this.#id), this.input.value || null);
     this.#fit();
     this.sendButton.disabled = this.input.value.trim() === "";
   }
@@ -81,21 +77,21 @@ export class Composer {
   /** Shows the draft of a conversation ("new": one that is not kept yet). */
   show(id) {
     this.#id = id;
-    this.input.value = localStorage.getItem(draftKey(id)) ?? "";
+    this.input.value = recall(draftKey(id)) ?? "";
     this.#changed();
   }
 
   /** What is in the field belongs to this conversation from now on. */
   rename(id) {
     if (id === this.#id) return;
-    localStorage.removeItem(draftKey(this.#id));
+    keep(draftKey(this.#id), null);
     this.#id = id;
     this.#changed();
   }
 
   /** Forgets the draft of a deleted conversation. */
   forget(id) {
-    localStorage.removeItem(draftKey(id));
+    keep(draftKey(id), null);
   }
 
   /** Shows the stop button while an answer is written. */

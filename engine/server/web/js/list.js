@@ -73,7 +73,7 @@ export class List {
   #item(head) {
     const open = head.id === this.chat.conversation.id;
     const running = this.chat.isRunning(head.id);
-    const link = h("a", { href: `#chat/${head.id}`, "aria-current": open ? "page" : undefined, title: `${head.title || "Untitled"} (${when(head.updated)})` },
+    const link = h("a", { href: `#/chat/${head.id}`, "aria-current": open ? "page" : undefined, title: `${head.title || "Untitled"} (${when(head.updated)})` },
       h("span", {}, head.title || "Untitled"), running ? h("span", { class: "dot", role: "img", "aria-label": "being written" }) : null);
     link.addEventListener("keydown", (event) => {
       if (event.key === "F2") this.rename(head.id);
@@ -122,6 +122,7 @@ export class List {
     await this.store.remove(id);
     if (id === this.chat.conversation.id) this.hooks.gone();
     await this.draw();
+    if (document.activeElement === document.body) this.input.focus();
     announce("Conversation deleted");
     toast(`“${conversation.title || "Untitled"}” was deleted.`, {
       label: "Undo",

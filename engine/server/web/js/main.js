@@ -7,6 +7,7 @@ import { announce, byId, copyText, icon, toast } from "./dom.js";
 import { count, percent } from "./format.js";
 import { List } from "./list.js";
 import { Live } from "./live.js";
+import { keep, recall } from "./local.js";
 import { menuButton, openDialog, wireDialog } from "./menu.js";
 import { Monitor } from "./monitor.js";
 import { Preferences, fillSelect } from "./preferences.js";
@@ -20,6 +21,7 @@ class Page {
   #model = null;
   #shown = null;
   #modelAsked = false;
+  #complained = 0;
   settings = loadSettings();
 
   constructor(store) {
@@ -29,7 +31,7 @@ class Page {
       listChanged: () => this.list.draw(),
       needKey: (then) => this.#askKey(then),
       drawn: (path) => this.#drawn(path),
-      failed: (text) => toast(text),
+      failed: (text) => this.#complain(text),
     });
     this.composer = new Composer({
       send: (text) => this.chat.send(text),
@@ -37,7 +39,7 @@ class Page {
       editLast: () => this.chat.editLast(),
       settings: () => this.settings,
     });
-    this.list = new List(store, this.chat, { go: (id) => this.#go(`#chat/${id}`), gone: () => this.#new(), renamed: () => this.#title() });
+    this.list = new List(store, this.chat, { go: (id) => this.#go(`#/chat/${id}`), gone: () => this.#new(), renamed: () => this.#title() });
     this.preferences = new Preferences(store, this.chat, {
       saved: (settings, keyChanged) => this.#settingsSaved(settings, keyChanged),
       imported: () => this.list.draw(),
@@ -86,25 +88,26 @@ class Page {
       saveSettings(this.settings);
     });
     for (const id of ["ask", "confirm", "key", "shortcuts"]) wireDialog(byId(id));
-    let wanted = true;
-    try {
-      wanted = localStorage.getItem("strata.sidebar") !== "hidden";
-    } catch {
-      // Shown, then.
-    }
-    this.#sidebar(!narrow.matches && wanted, false);
+    this.#sidebar(!narrow.matches && recall("strata.sidebar") !== "hidden");
     listenForShortcuts({
       stop: () => this.#escape(),
       search: () => { this.#sidebar(true); byId("search").focus(); },
       new: () => this.#new(),
       again: () => this.#chatShown() && void this.chat.againLast(),
       copy: () => this.#copyLast(),
-      monitor: () => this.#go(byId("chat").hidden ? this.#chatHash() : "#monitor"),
+      monitor: () => this.#go(byId("chat").hidden ? this.#chatHash() : "#/monitor"),
       focus: () => this.composer.input.focus(),
       sidebar: () => this.#sidebar(!document.body.classList.contains("sidebar")),
       settings: () => void this.preferences.open(this.settings),
       shortcuts: () => void openDialog(byId("shortcuts")),
     });
+  }
+
+  /** Says that something could not be kept, but not at every token. */
+  #complain(text) {
+    if (Date.now() - this.#complained < 30_000) return;
+    this.#complained = Date.now();
+    toast(text);
   }
 
   #chatShown() {
@@ -123,19 +126,18 @@ class Page {
     if (text && (await copyText(text))) toast("The last answer was copied.", null, 3);
   }
 
-  #sidebar(show, keep = true) {
+  #sidebar(show) {
     document.body.classList.toggle("sidebar", show);
     byId("sidebar").inert = !show;
     byId("main").inert = show && narrow.matches;
     byId("curtain").hidden = !(show && narrow.matches);
     byId("sidebar-open").setAttribute("aria-expanded", String(show));
-    if (!keep || narrow.matches) return;
-    localStorage.setItem("strata.sidebar", show ? "shown" : "hidden");
+    if (!narrow.matches) keep("strata.sidebar", show ? "shown" : "hidden");
   }
 
   #chatHash() {
     const { conversation } = this.chat;
-    return conversation.nodes.root.children.length > 0 ? `#chat/${conversation.id}` : "#chat";
+    return conversation.nodes.root.children.length > 0 ? `#/chat/${conversation.id}` : "#/chat";
   }
 
   #go(hash) {
@@ -146,16 +148,16 @@ class Page {
   #new() {
     if (narrow.matches) this.#sidebar(false);
     this.chat.openNew();
-    this.#go("#chat");
+    this.#go("#/chat");
     this.composer.input.focus();
   }
 
   async #route() {
-    const [view, id] = location.hash.slice(1).split("/");
+    const [view, id] = location.hash.slice(2).split("/");
     const monitor = view === "monitor";
     if (!monitor && id && id !== this.chat.conversation.id && !(await this.chat.open(id))) {
       toast("There is no such conversation in this browser.");
-      history.replaceState(null, "", "#chat");
+      history.replaceState(null, "", "#/chat");
       this.chat.openNew();
     } else if (!monitor && !id && (this.#shown === null || this.chat.conversation.nodes.root.children.length > 0)) {
       this.chat.openNew();
@@ -186,7 +188,7 @@ class Page {
     if (this.#shown === conversation) this.composer.rename(kept ? conversation.id : "new");
     else this.composer.show(kept ? conversation.id : "new");
     this.#shown = conversation;
-    if (kept && this.#chatShown()) history.replaceState(null, "", `#chat/${conversation.id}`);
+    if (kept && this.#chatShown()) history.replaceState(null, "", `#/chat/${conversation.id}`);
     byId("to-chat").href = this.#chatHash();
     this.#title();
     this.list.draw();

@@ -1,5 +1,7 @@
 // What the user has chosen, kept in localStorage.
 
+import { keep, recall } from "./local.js";
+
 const KEY = "strata.settings";
 
 /** Every setting with its default. Empty text means that the server's own default holds. */
@@ -40,7 +42,7 @@ export const NUMBERS = [
 export function loadSettings() {
   let kept = {};
   try {
-    kept = JSON.parse(localStorage.getItem(KEY) ?? "{}") ?? {};
+    kept = JSON.parse(recall(KEY) ?? "{}") ?? {};
   } catch {
     // Not ours or damaged: defaults.
   }
@@ -52,12 +54,7 @@ export function loadSettings() {
 
 /** Keeps the settings; false where the browser has no room or does not allow it. */
 export function saveSettings(settings) {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(settings));
-    return true;
-  } catch {
-    return false;
-  }
+  return keep(KEY, JSON.stringify(settings));
 }
 
 /** What is wrong with a number's text, or "". */
