@@ -35,6 +35,12 @@ def send(page, text):
     page.press("#composer-input", "Enter")
 
 
+def again(page):
+    """Reloads the page and waits until it works."""
+    page.reload()
+    expect(page.locator("#model")).not_to_be_empty()
+
+
 def answered(page, number=1):
     """Waits until the number-th answer on the page is done, and returns it."""
     answer = page.locator(".answer").nth(number - 1)
@@ -180,7 +186,7 @@ def test_reload_keeps_everything_and_marks_what_broke_off(page):
     expect(page.locator(".answer .body").nth(1)).to_have_text(re.compile(".{60}", re.DOTALL), timeout=120_000)
     page.fill("#composer-input", "A thought for later")
     before = page.locator(".answer .body").nth(1).inner_text()
-    page.reload()
+    again(page)
     expect(page.locator(".message")).to_have_count(4)
     assert page.locator(".answer .body").first.inner_text() == first
     broken = page.locator(".answer").nth(1)
@@ -285,7 +291,7 @@ def test_edits_branch_and_versions_switch(page):
     page.get_by_role("button", name="Version before").click()
     expect(page.locator(".message")).to_have_count(4)
     expect(page.locator(".bubble").first).to_have_text("The first question")
-    page.reload()
+    again(page)
     expect(page.locator(".message")).to_have_count(4)
     page.get_by_role("button", name="Next version").click()
     expect(page.locator(".bubble")).to_have_text("The changed question")
@@ -337,7 +343,8 @@ def test_renames_searches_deletes_and_takes_back(page):
     expect(page.locator(".bubble")).to_have_text("Rivers of Europe")
     page.get_by_role("button", name="More for this conversation").click()
     page.get_by_role("menuitem", name="Delete").click()
-    page.reload()
+    expect(items).to_have_count(1)
+    again(page)
     expect(items).to_have_count(1)
 
 
@@ -381,6 +388,18 @@ def test_two_tabs_see_the_same(page, watched):
     expect(other.locator(".answer .cost")).to_have_count(2)
 
 
+@needs_double
+def test_an_answer_is_seen_in_other_tabs_and_ends_with_its_own(page, watched):
+    send(page, "A long story")
+    grows(page)
+    other = watched.open("/" + page.url[page.url.index("#") :])
+    expect(other.locator(".answer .phase")).to_have_text("Being written in another tab")
+    length = len(other.locator(".answer .body").text_content())
+    expect(other.locator(".answer .body")).to_have_text(re.compile(".{%d}" % (length + 40), re.DOTALL))
+    page.close(run_before_unload=True)
+    expect(other.locator(".answer .note")).to_contain_text("Broken off", timeout=30_000)
+
+
 # Settings
 
 
@@ -397,7 +416,7 @@ def test_settings_reach_the_server_and_last(page, server):
     page.select_option("#set-thinking", "low")
     shot(page, "settings")
     page.click("#settings button[type=submit]")
-    page.reload()
+    again(page)
     page.keyboard.press("Control+,")
     expect(page.locator("#set-temperature")).to_have_value("0.4")
     page.fill("#set-system", "You are brief.")
@@ -428,7 +447,7 @@ def test_colours_follow_the_system_and_the_switch(page):
     page.click("#theme")
     page.emulate_media(color_scheme="light")
     assert page.evaluate(background) == dark
-    page.reload()
+    again(page)
     assert page.evaluate(background) == dark
     page.click("#theme")
     assert page.evaluate(background) == light
@@ -589,7 +608,7 @@ def test_asks_for_the_status_where_there_are_no_events(page, server, watched):
     watched.expected.append("404")
     server.without_events = True
     page.goto(page.url.split("#")[0] + "#/monitor")
-    page.reload()
+    again(page)
     up = page.locator('[data-panel="state"] dd').nth(2)
     before = up.inner_text()
     expect(up).not_to_have_text(before)

@@ -172,13 +172,14 @@ def test_conversations_are_checked_before_they_are_taken(page):
                 role: change(x => { x.nodes[c.id].role = 'system'; }),
                 proto: change(x => { x.nodes.root.children.push('__proto__'); }),
                 content: change(x => { x.nodes[c.id].content = 5; }),
+                tools: change(x => { x.nodes[c.id].tools = [{ id: 'a' }]; }),
                 nothing: isConversation(null),
             };
         }"""
     )
     assert verdicts == {
         "path": "ac", "other": "ab", "good": True, "removed": "ac", "cycle": False, "twice": False,
-        "missing": False, "role": False, "proto": False, "content": False, "nothing": False,
+        "missing": False, "role": False, "proto": False, "content": False, "tools": False, "nothing": False,
     }
 
 

@@ -1,7 +1,7 @@
 // One answer being written: from the request to the last token, stop or failure.
 
 import { ApiError, streamChat } from "./api.js";
-import { keep, recall } from "./local.js";
+import { keep, keysWith, recall } from "./local.js";
 import { readProgress } from "./shapes.js";
 import { newId } from "./tree.js";
 
@@ -153,22 +153,23 @@ export function writeRescue(runs) {
   keep(`${RESCUE}.${TAB}`, JSON.stringify(nodes));
 }
 
-/** Puts what `writeRescue` kept back into the database. */
+/** Puts what `writeRescue` kept, in this tab or one that was closed, back into the database. */
 export async function applyRescue(store) {
-  const key = `${RESCUE}.${TAB}`;
-  let kept = [];
-  try {
-    kept = JSON.parse(recall(key) ?? "[]");
-  } catch {
-    // Damaged: the database has all but the last moments.
-  }
-  keep(key, null);
-  for (const { conversation: id, node } of kept) {
-    const conversation = await store.load(id);
-    const there = conversation?.nodes[node.id];
-    if (!there) continue;
-    const { content, thinking, tools, thinkingSeconds } = node;
-    Object.assign(there, { content, thinking, tools, thinkingSeconds });
-    await store.save(conversation);
+  for (const key of keysWith(`${RESCUE}.`)) {
+    let kept = [];
+    try {
+      kept = JSON.parse(recall(key) ?? "[]");
+    } catch {
+      // Damaged: the database has all but the last moments.
+    }
+    keep(key, null);
+    for (const { conversation: id, node } of kept) {
+      const conversation = await store.load(id);
+      const there = conversation?.nodes[node.id];
+      if (there?.state !== "running") continue;
+      const { content, thinking, tools, thinkingSeconds } = node;
+      Object.assign(there, { content, thinking, tools, thinkingSeconds, state: "broken" });
+      await store.save(conversation);
+    }
   }
 }

@@ -28,6 +28,8 @@ export class Chat {
     this.scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     byId("to-end").addEventListener("click", () => this.toEnd());
     new ResizeObserver(() => this.#keepEnd()).observe(this.log);
+    // A page that comes back as it was left has lost its connections.
+    addEventListener("pageshow", (event) => event.persisted && location.reload());
     addEventListener("pagehide", () => writeRescue([...this.#runs.values()]));
     store.onChange((id) => this.#changedElsewhere(id));
   }
@@ -268,6 +270,14 @@ export class Chat {
     byId("welcome").hidden = path.length > 0;
     this.#keepEnd();
     this.hooks.drawn(path);
+  }
+
+  /** Marks answers whose tab is gone; to be called now and then. */
+  async markDead() {
+    const { conversation } = this;
+    if (this.running || !markBroken(conversation, () => false)) return;
+    await this.#save(conversation);
+    this.draw();
   }
 
   /** How many requests wait at the server, for the notice of an answer that has not begun. */

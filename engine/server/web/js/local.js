@@ -15,6 +15,17 @@ export function recall(key, which = "local") {
   }
 }
 
+/** The keys that begin so, of what is kept until deleted. */
+export function keysWith(prefix) {
+  const keys = new Set(memory.local.keys());
+  try {
+    for (let i = 0; i < localStorage.length; i += 1) keys.add(localStorage.key(i));
+  } catch {
+    // Only what the page itself remembers, then.
+  }
+  return [...keys].filter((key) => key.startsWith(prefix));
+}
+
 /** Keeps a text; null forgets. Returns whether it will outlast the page. */
 export function keep(key, text, which = "local") {
   memory[which].delete(key);

@@ -3,7 +3,7 @@
 import { getJson, keyIsKept, serverKey, setServerKey } from "./api.js";
 import { Chat } from "./chat.js";
 import { Composer } from "./composer.js";
-import { announce, byId, copyText, icon, toast } from "./dom.js";
+import { announce, byId, copyText, h, icon, toast } from "./dom.js";
 import { count, percent } from "./format.js";
 import { List } from "./list.js";
 import { Live } from "./live.js";
@@ -127,11 +127,14 @@ class Page {
   }
 
   #sidebar(show) {
+    const lost = !show && byId("sidebar").contains(document.activeElement);
     document.body.classList.toggle("sidebar", show);
     byId("sidebar").inert = !show;
     byId("main").inert = show && narrow.matches;
     byId("curtain").hidden = !(show && narrow.matches);
     byId("sidebar-open").setAttribute("aria-expanded", String(show));
+    if (lost) byId("sidebar-open").focus();
+    if (show && narrow.matches) byId("sidebar-close").focus();
     if (!narrow.matches) keep("strata.sidebar", show ? "shown" : "hidden");
   }
 
@@ -169,6 +172,7 @@ class Page {
     byId("to-monitor").ariaCurrent = monitor ? "page" : null;
     byId("to-chat").href = this.#chatHash();
     this.monitor.setVisible(monitor);
+    if (monitor) byId("monitor").focus({ preventScroll: true });
     if (monitor && narrow.matches) this.#sidebar(false);
     if (!monitor && !narrow.matches) this.composer.input.focus();
     this.chat.toEnd();
@@ -201,8 +205,8 @@ class Page {
     const context = byId("context");
     const used = usage?.total_tokens ?? 0;
     const limit = this.#model?.context ?? 0;
-    context.textContent = used && limit ? `${count(used)} of ${count(limit)} tokens` : "";
-    context.title = "Context used";
+    context.replaceChildren(...(used && limit ? [`${count(used)} of ${count(limit)}`, h("span", {}, " tokens")] : []));
+    context.title = "Tokens of the context that are used";
     context.classList.toggle("warn", limit > 0 && used / limit > 0.9);
   }
 
@@ -272,6 +276,7 @@ class Page {
     if (link === "open") this.lockTold = false;
     if (status?.model && link === "open") this.#setModel(status.model);
     if ((link === "open" || link === "unsupported") && !this.#modelAsked && status?.state !== "loading") this.#askModel();
+    this.chat.markDead();
     this.chat.setQueue(link === "open" ? (status?.queue?.waiting ?? 0) : 0);
     this.#banner(link, status, state.error);
   }

@@ -92,13 +92,8 @@ export class Monitor {
 
   #draw() {
     const { link, status, error } = this.#state;
-    const texts = {
-      connecting: "Connecting…",
-      gone: `${error || "The server does not answer."} What is shown is from before; this page goes on trying.`,
-      locked: "The server wants a key: see Settings.",
-      unsupported: error,
-    };
-    const text = texts[link] ?? "";
+    // The banner above says why nothing comes.
+    const text = link === "unsupported" ? error : link !== "open" && status ? "What is shown is from before." : link === "connecting" ? "Connecting…" : "";
     if (this.notice.textContent !== text) this.notice.textContent = text;
     this.notice.hidden = text === "";
     this.grid.classList.toggle("stale", link !== "open");

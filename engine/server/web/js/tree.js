@@ -96,6 +96,14 @@ export function apiMessages(conversation, path) {
   return messages;
 }
 
+const isText = (value) => value === undefined || value === null || typeof value === "string";
+const isCall = (call) => [call?.id, call?.name, call?.arguments].every((text) => typeof text === "string");
+
+function isMessage(node) {
+  return ["user", "assistant", "tool"].includes(node.role) && typeof node.content === "string" && isText(node.thinking) && isText(node.finish) && isText(node.error?.message)
+    && (node.tools === undefined || (Array.isArray(node.tools) && node.tools.every(isCall)));
+}
+
 /** Whether something is a conversation of this shape, so that an imported one cannot break the page. */
 export function isConversation(value) {
   if (typeof value !== "object" || value === null || typeof value.id !== "string" || typeof value.title !== "string") return false;
@@ -106,7 +114,7 @@ export function isConversation(value) {
     const id = open.pop();
     const node = Object.hasOwn(value.nodes, id) ? value.nodes[id] : null;
     if (!node || node.id !== id || !Array.isArray(node.children) || !Number.isInteger(node.shown)) return false;
-    if (id !== "root" && (!["user", "assistant", "tool"].includes(node.role) || typeof node.content !== "string")) return false;
+    if (id !== "root" && !isMessage(node)) return false;
     for (const child of node.children) {
       if (typeof child !== "string" || seen.has(child) || value.nodes[child]?.parent !== id) return false;
       seen.add(child);
