@@ -15,8 +15,9 @@
 //! | `GET /health` | 200 as long as the process lives |
 //! | `GET /ready` | 200 once the model is loaded, 503 before |
 //! | `GET /v1/status` | how things stand, as JSON |
+//! | `GET /v1/events` | the same once a second, as server-sent events |
 //! | `GET /metrics` | the same for Prometheus |
-//! | `GET /` | pages |
+//! | `GET /web/` | pages for people: chat and monitor; `/` leads there |
 //!
 //! # What clients may expect
 //!
@@ -51,18 +52,25 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// What every handler has.
 #[derive(Clone)]
 pub(crate) struct App {
     backend: Arc<dyn Backend>,
     options: Arc<Options>,
+    /// Whether the server is to stop.
+    stopping: watch::Receiver<bool>,
 }
 
 /// The server as a service, for programs that add paths of their own. Connections have to bring their address
 /// (`into_make_service_with_connect_info`), by which clients without a key are told apart.
 pub fn router(backend: Arc<dyn Backend>, options: Options) -> axum::Router {
-    http::router(App { backend, options: Arc::new(options) })
+    assemble(backend, options, watch::channel(false).1)
+}
+
+fn assemble(backend: Arc<dyn Backend>, options: Options, stopping: watch::Receiver<bool>) -> axum::Router {
+    http::router(App { backend, options: Arc::new(options), stopping })
 }
 
 /// Serves until `stop` is ready, and then until running answers ended or [`Options::grace`] is over, whichever comes first.
@@ -76,8 +84,8 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let grace = options.grace;
-    let service = router(backend, options).into_make_service_with_connect_info::<SocketAddr>();
-    let (stopping, mut stopped) = tokio::sync::watch::channel(false);
+    let (stopping, mut stopped) = watch::channel(false);
+    let service = assemble(backend, options, stopped.clone()).into_make_service_with_connect_info::<SocketAddr>();
     let signal = async move {
         stop.await;
         stopping.send_replace(true);

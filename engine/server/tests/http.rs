@@ -304,7 +304,8 @@ fn status_and_metrics_count() {
     let metrics = server.get("/metrics");
     assert!(metrics.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
     assert!(metrics.body.contains("strata_requests_total 1\n") && metrics.body.contains("strata_ready 1\n"));
-    assert_eq!(server.get("/").status, 200);
+    assert_eq!(server.get("/").status, 307);
+    assert_eq!(server.get("/web/").status, 200);
 }
 
 #[test]

@@ -24,6 +24,11 @@ pub(crate) struct Report {
 
 /// Tells how things stand.
 pub(crate) async fn handle(State(app): State<App>) -> Json<Report> {
+    Json(report(&app))
+}
+
+/// How things stand.
+pub(crate) fn report(app: &App) -> Report {
     let (state, share, reason) = match app.backend.state() {
         Backend::Ready => ("ready", None, None),
         Backend::Loading { share } => ("loading", Some(share), None),
@@ -31,5 +36,5 @@ pub(crate) async fn handle(State(app): State<App>) -> Json<Report> {
         Backend::Stopping => ("stopping", None, None),
     };
     let version = env!("CARGO_PKG_VERSION");
-    Json(Report { version, state, share, reason, info: app.backend.model(), status: app.backend.status() })
+    Report { version, state, share, reason, info: app.backend.model(), status: app.backend.status() }
 }

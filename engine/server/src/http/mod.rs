@@ -32,6 +32,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/models", get(api::models::list))
         .route("/v1/models/{*id}", get(api::models::one))
         .route("/v1/status", get(api::status::handle))
+        .route("/v1/events", get(api::events::handle))
         .route("/tokenize", post(api::tokens::tokenize))
         .route("/detokenize", post(api::tokens::detokenize))
         .route("/health", get(api::health::health))
