@@ -35,6 +35,7 @@
 
 mod api;
 pub mod backend;
+pub mod engine;
 mod http;
 mod ids;
 mod options;
