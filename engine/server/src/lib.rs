@@ -36,6 +36,7 @@
 
 mod api;
 pub mod backend;
+pub mod engine;
 mod http;
 mod ids;
 mod options;
