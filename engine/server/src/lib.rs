@@ -35,6 +35,7 @@
 
 mod api;
 pub mod backend;
+mod blocking;
 mod http;
 mod ids;
 mod options;

@@ -1,6 +1,6 @@
 //! What every request goes through: keys, names, limits, errors, and the paths that are no interface.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
