@@ -60,8 +60,8 @@ pub(crate) struct App {
     options: Arc<Options>,
 }
 
-/// The server as a service, for programs that add paths of their own. Connections have to bring their address
-/// (`into_make_service_with_connect_info`), by which clients without a key are told apart.
+/// The server as a service. Connections have to bring their address (`into_make_service_with_connect_info`), by which
+/// clients without a key are told apart.
 pub fn router(backend: Arc<dyn Backend>, options: Options) -> axum::Router {
     http::router(App { backend, options: Arc::new(options) })
 }

@@ -293,6 +293,18 @@ fn raw_text_goes_on() {
 }
 
 #[test]
+fn further_paths_get_the_same_checks() {
+    let server = Server::start(Scripted::always(Script::text(["Hi"])), |o| {
+        o.keys = vec!["k".to_owned()];
+        o.routes = axum::Router::new().route("/more", axum::routing::get(async || "more"));
+    });
+    assert_eq!(server.get("/more").status, 401);
+    let reply = server.send("GET", "/more", &[("x-api-key", "k")], b"");
+    assert_eq!((reply.status, &reply.body[..]), (200, "more"));
+    assert_eq!(server.send("GET", "/elsewhere", &[("x-api-key", "k")], b"").json()["error"]["type"], "not_found_error");
+}
+
+#[test]
 fn status_and_metrics_count() {
     let server = Server::text(["Hi"]);
     chat(&server, &[]);

@@ -111,7 +111,7 @@ pub(crate) fn submit(
         // The words that agents look for before they shorten a conversation.
         let message = format!(
             "prompt is too long: {prompt_tokens} tokens > {} maximum; the context holds {} and the answer needs one at least",
-            model.context - 1,
+            model.context.saturating_sub(1),
             model.context
         );
         return Err(Refusal::new(RefusalKind::TooLong, message));
