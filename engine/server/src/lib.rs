@@ -36,6 +36,7 @@
 
 mod api;
 pub mod backend;
+mod blocking;
 pub mod engine;
 mod http;
 mod ids;
@@ -64,8 +65,8 @@ pub(crate) struct App {
     stopping: watch::Receiver<bool>,
 }
 
-/// The server as a service, for programs that add paths of their own. Connections have to bring their address
-/// (`into_make_service_with_connect_info`), by which clients without a key are told apart.
+/// The server as a service. Connections have to bring their address (`into_make_service_with_connect_info`), by which
+/// clients without a key are told apart.
 pub fn router(backend: Arc<dyn Backend>, options: Options) -> axum::Router {
     assemble(backend, options, watch::channel(false).1)
 }

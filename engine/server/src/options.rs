@@ -1,5 +1,6 @@
 //! What a server is told besides its address.
 
+use axum::Router;
 use std::sync::Arc;
 use std::time::Duration;
 use strata_runtime::SamplingParams;
@@ -29,6 +30,8 @@ pub struct Options {
     pub name: String,
     /// Where lines for the log go.
     pub log: Log,
+    /// Further paths, which get the same checks as the server's own.
+    pub routes: Router,
 }
 
 impl Default for Options {
@@ -45,6 +48,7 @@ impl Default for Options {
             think: None,
             name: "strata".to_owned(),
             log: Log::none(),
+            routes: Router::new(),
         }
     }
 }

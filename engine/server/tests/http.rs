@@ -1,6 +1,6 @@
 //! What every request goes through: keys, names, limits, errors, and the paths that are no interface.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
@@ -290,6 +290,18 @@ fn raw_text_goes_on() {
         let reply = server.post("/v1/completions", &body);
         assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!(key)), "{}", reply.body);
     }
+}
+
+#[test]
+fn further_paths_get_the_same_checks() {
+    let server = Server::start(Scripted::always(Script::text(["Hi"])), |o| {
+        o.keys = vec!["k".to_owned()];
+        o.routes = axum::Router::new().route("/more", axum::routing::get(async || "more"));
+    });
+    assert_eq!(server.get("/more").status, 401);
+    let reply = server.send("GET", "/more", &[("x-api-key", "k")], b"");
+    assert_eq!((reply.status, &reply.body[..]), (200, "more"));
+    assert_eq!(server.send("GET", "/elsewhere", &[("x-api-key", "k")], b"").json()["error"]["type"], "not_found_error");
 }
 
 #[test]

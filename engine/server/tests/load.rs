@@ -1,6 +1,6 @@
 //! Many clients, clients that go away, and clients that do not read.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
@@ -25,12 +25,19 @@ fn endless() -> Scripted {
     Scripted::always(Script::new(steps))
 }
 
-/// Backend whose answers are 200 tokens that name the asker.
+/// Seconds that 32 clients are answered: half a one, or as many as STRATA_LOAD_SECONDS says.
+fn tokens() -> usize {
+    let seconds = std::env::var("STRATA_LOAD_SECONDS").ok().and_then(|s| s.parse::<usize>().ok());
+    seconds.map_or(200, |s| s * 400)
+}
+
+/// Answers of tokens that name the asker, one every 2 ms or a little more.
 fn canaries() -> Scripted {
     Scripted::new(|request| {
         let prompt: String = request.prompt.tokens.iter().filter_map(|&t| char::from_u32(t)).collect();
         let name: String = prompt.split("canary ").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
-        let steps = (0..200).flat_map(|i| [Step::Text(format!("{name}-{i} ")), Step::Wait(Duration::from_millis(2))]);
+        let steps =
+            (0..tokens()).flat_map(|i| [Step::Text(format!("{name}-{i} ")), Step::Wait(Duration::from_millis(2))]);
         Ok(Script::new(steps))
     })
 }
@@ -51,7 +58,7 @@ fn a_client_that_goes_away_cancels_its_answer() {
                 std::thread::sleep(Duration::from_millis(2));
             }
             drop(connection);
-            assert!(server.idle_within_a_second(), "stream {stream}, read {read}");
+            assert!(server.becomes_idle(), "stream {stream}, read {read}");
             assert_eq!(server.backend.cancelled(), before + 1);
         }
     }
@@ -76,7 +83,7 @@ fn a_thousand_abrupt_disconnects_leave_nothing_running() {
         }
         drop(connection);
     }
-    assert!(server.idle_within_a_second(), "{} answers still run", server.backend.running());
+    assert!(server.becomes_idle(), "{} answers still run", server.backend.running());
     let reply = server.post("/v1/messages/count_tokens", &ask("Hello", false));
     assert_eq!(reply.status, 200);
 }
@@ -99,7 +106,7 @@ fn a_client_that_does_not_read_holds_nobody_up() {
     let steps = (0..400).map(|_| Step::Text("x".repeat(64 << 10)));
     let server = Server::start(Scripted::always(Script::new(steps)), |_| ());
     let mut lazy: Vec<_> = (0..4).map(|_| server.open(CHAT, &ask("Hello", true))).collect();
-    assert!(server.idle_within_a_second(), "the engine is done, whether or not anyone reads");
+    assert!(server.becomes_idle(), "the engine is done, whether or not anyone reads");
     assert_eq!(server.post("/v1/messages/count_tokens", &ask("Hello", false)).status, 200);
     // Who reads at last gets everything.
     let reply = Reply::read(&mut lazy[0]);
@@ -133,7 +140,7 @@ fn thirty_two_clients_get_their_own_tokens() {
                     .filter_map(|(_, data)| serde_json::from_str::<Value>(data).ok())
                     .filter_map(|c| c["choices"][0]["delta"]["content"].as_str().map(str::to_owned))
                     .collect();
-                let expected: String = (0..200).map(|n| format!("{i}-{n} ")).collect();
+                let expected: String = (0..tokens()).map(|n| format!("{i}-{n} ")).collect();
                 assert_eq!(text, expected);
                 gaps
             })
@@ -142,5 +149,5 @@ fn thirty_two_clients_get_their_own_tokens() {
     let mut gaps: Vec<Duration> = clients.into_iter().flat_map(|c| c.join().unwrap()).collect();
     gaps.sort_unstable();
     println!("32 clients, a token every 2 ms: p99 between pieces {:?}", gaps[gaps.len() * 99 / 100]);
-    assert!(server.idle_within_a_second());
+    assert!(server.becomes_idle());
 }

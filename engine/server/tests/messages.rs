@@ -1,6 +1,6 @@
 //! `POST /v1/messages`, event by event.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
@@ -293,5 +293,5 @@ fn silence_is_broken_by_pings() {
     let server = Server::start(Scripted::always(script), |o| o.heartbeat = Duration::from_millis(100));
     let reply = server.post(PATH, &ask(json!({"stream": true})));
     let pings = reply.events().iter().filter(|(name, _)| name.as_deref() == Some("ping")).count();
-    assert!((3..=5).contains(&pings), "{pings}");
+    assert!(pings >= 3, "{pings}: one at the start, and more in 0.35 s of silence");
 }

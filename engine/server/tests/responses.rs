@@ -1,6 +1,6 @@
 //! `POST /v1/responses`, event by event.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 

@@ -125,11 +125,13 @@ impl Assembler {
         } else {
             parser.text(text, &mut pieces)
         }
-        if inside && parser.inside() {
-            // They are of a call, which is no text.
+        let of_call = inside || parser.inside();
+        let parts = self.parts(pieces);
+        if of_call {
+            // What is left is of a call, which is no text.
             self.logprobs.clear();
         }
-        self.parts(pieces)
+        parts
     }
 
     fn parts(&mut self, pieces: Vec<Piece>) -> Vec<Part> {

@@ -3,6 +3,7 @@
 use super::answer::Assembler;
 use crate::App;
 use crate::backend::{ChatInput, Event, ModelInfo, Refusal, RefusalKind, Request, State};
+use crate::blocking::blocking;
 use crate::http::security::Caller;
 use crate::thinking::Thinking;
 use crate::tools::{Format, Tools, marked};
@@ -61,7 +62,12 @@ pub(crate) fn render(app: &App, model: &ModelInfo, ask: &mut Ask) -> Result<Prom
 }
 
 /// Queues a request.
-pub(crate) fn start(app: &App, caller: &Caller, model: ModelInfo, mut ask: Ask) -> Result<Running, Refusal> {
+pub(crate) async fn start(app: &App, caller: &Caller, model: ModelInfo, ask: Ask) -> Result<Running, Refusal> {
+    let (app, caller) = (app.clone(), caller.clone());
+    blocking(move || queue(&app, &caller, model, ask)).await
+}
+
+fn queue(app: &App, caller: &Caller, model: ModelInfo, mut ask: Ask) -> Result<Running, Refusal> {
     let prompt = render(app, &model, &mut ask)?;
     let mut params = ask.params;
     params.think_budget = ask.thinking.budget;
@@ -105,7 +111,7 @@ pub(crate) fn submit(
         // The words that agents look for before they shorten a conversation.
         let message = format!(
             "prompt is too long: {prompt_tokens} tokens > {} maximum; the context holds {} and the answer needs one at least",
-            model.context - 1,
+            model.context.saturating_sub(1),
             model.context
         );
         return Err(Refusal::new(RefusalKind::TooLong, message));

@@ -12,7 +12,7 @@ use strata_runtime::{GenerateParams, SamplingParams};
 const STOPS: usize = 16;
 const STOP_BYTES: usize = 1024;
 
-/// What a request says about how its answer is generated; `stops` are how many stop texts the interface takes.
+/// What a request says about how its answer is generated, but for what interfaces have different names for.
 pub(crate) fn params(fields: &Fields<'_>, options: &Options, model: &ModelInfo) -> Result<GenerateParams, Refusal> {
     let given = &options.sampling;
     let float = |key: &str, range: RangeInclusive<f64>, default: f32| {
@@ -52,26 +52,21 @@ pub(crate) fn limit(fields: &Fields<'_>, names: &[&str]) -> Result<Option<usize>
 
 /// Stop texts: one, or a list of at most so many.
 pub(crate) fn stop(fields: &Fields<'_>, key: &str, most: Option<usize>) -> Result<Vec<String>, Refusal> {
-    let most = most.unwrap_or(STOPS);
     let texts = match fields.get(key) {
-        None => return Ok(Vec::new()),
-        Some(Value::String(text)) => vec![(key.to_owned(), text.as_str())],
-        Some(Value::Array(_)) => {
-            let items = fields.list(key)?.unwrap_or_default();
-            let text = |(name, value): (String, &'_ Value)| match value {
-                Value::String(_) => Ok((name, value.clone())),
-                _ => Err(wrong(&name, "a string", value)),
-            };
-            let texts = items.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
-            if texts.len() > most {
-                let message = format!("{key} has {} texts; at most {most} are taken", texts.len());
-                return Err(Refusal::param(key, message));
-            }
-            return texts.iter().map(|(name, v)| checked(name, v.as_str().unwrap_or_default())).collect();
-        }
-        Some(other) => return Err(wrong(key, "a string or a list of strings", other)),
+        None => Vec::new(),
+        Some(text @ Value::String(_)) => vec![(fields.name(key), text)],
+        Some(Value::Array(_)) => fields.list(key)?.unwrap_or_default(),
+        Some(other) => return Err(wrong(&fields.name(key), "a string or a list of strings", other)),
     };
-    texts.into_iter().map(|(name, text)| checked(&name, text)).collect()
+    let most = most.unwrap_or(STOPS);
+    if texts.len() > most {
+        return Err(Refusal::param(key, format!("{key} has {} texts; at most {most} are taken", texts.len())));
+    }
+    let text = |(name, value): &(String, &Value)| match value {
+        Value::String(text) => checked(name, text),
+        other => Err(wrong(name, "a string", other)),
+    };
+    texts.iter().map(text).collect()
 }
 
 fn checked(name: &str, text: &str) -> Result<String, Refusal> {
@@ -97,7 +92,8 @@ fn logit_bias(fields: &Fields<'_>, model: &ModelInfo) -> Result<Vec<(u32, f32)>,
         let name = biases.name(key);
         let token = key.parse().ok().filter(|&t: &u32| (t as usize) < model.vocab);
         let token = token.ok_or_else(|| {
-            let message = format!("{name}: {key:?} is no token; tokens are numbers from 0 to {}", model.vocab - 1);
+            let message =
+                format!("{name}: {key:?} is no token; tokens are numbers from 0 to {}", model.vocab.saturating_sub(1));
             Refusal::param(name, message)
         })?;
         Ok((token, biases.number(key, -100.0..=100.0)?.unwrap_or(0.0)))

@@ -4,6 +4,7 @@ use super::ask::model;
 use super::fields::{Fields, wrong};
 use crate::App;
 use crate::backend::Refusal;
+use crate::blocking::blocking;
 use crate::http::body::Body;
 use crate::http::errors::ApiError;
 use axum::Json;
@@ -14,16 +15,18 @@ use serde_json::{Value, json};
 /// `"with_pieces": true` each token comes with its text.
 pub(crate) async fn tokenize(State(app): State<App>, Body(body): Body) -> Result<Json<Value>, ApiError> {
     let fields = Fields::root(&body);
-    let text = fields.need_text("content")?;
+    let text = fields.need_text("content")?.to_owned();
     let special = fields.flag("parse_special")?.unwrap_or(false);
     let pieces = fields.flag("with_pieces")?.unwrap_or(false);
-    let tokens = app.backend.tokenize(text, special)?;
-    if !pieces {
-        return Ok(Json(json!({"tokens": tokens})));
-    }
-    let piece = |&id: &u32| Ok(json!({"id": id, "piece": app.backend.detokenize(&[id])?}));
-    let pieces: Vec<Value> = tokens.iter().map(piece).collect::<Result<_, Refusal>>()?;
-    Ok(Json(json!({"tokens": pieces})))
+    let tokens = blocking(move || {
+        let tokens = app.backend.tokenize(&text, special)?;
+        if !pieces {
+            return Ok(json!(tokens));
+        }
+        let piece = |&id: &u32| Ok(json!({"id": id, "piece": app.backend.detokenize(&[id])?}));
+        tokens.iter().map(piece).collect::<Result<Value, Refusal>>()
+    });
+    Ok(Json(json!({"tokens": tokens.await?})))
 }
 
 /// `{"tokens": [...]}` to `{"content": text}`.

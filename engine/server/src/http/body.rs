@@ -1,7 +1,9 @@
 //! Reading a request's JSON.
 
 use super::errors::ApiError;
+use crate::App;
 use crate::backend::{Refusal, RefusalKind};
+use crate::blocking::blocking;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
@@ -10,24 +12,33 @@ use serde_json::{Map, Value};
 
 /// Levels of lists and objects inside one another at most; serde_json keeps to it.
 const NESTING: usize = 128;
+/// Bytes from which on reading a body takes longer than a connection's turn.
+const LARGE: usize = 256 << 10;
 
 /// The JSON object that is a request's body. Its content type does not matter: several clients do not set it.
 pub(crate) struct Body(pub(crate) Map<String, Value>);
 
-impl<S: Send + Sync> FromRequest<S> for Body {
+impl FromRequest<App> for Body {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, app).await.map_err(|rejection| {
             let status = rejection.into_response().status();
             match status {
                 StatusCode::PAYLOAD_TOO_LARGE => {
-                    ApiError::new(status, "the body is larger than the server takes (--max-body)")
+                    let limit = app.options.body_limit;
+                    ApiError::new(
+                        status,
+                        format!("the body is larger than {limit} bytes, which is all that the server takes"),
+                    )
                 }
                 _ => ApiError::new(StatusCode::BAD_REQUEST, "the body broke off or was sent in bad chunks"),
             }
         })?;
-        Ok(Body(object(&bytes)?))
+        if bytes.len() < LARGE {
+            return Ok(Body(object(&bytes)?));
+        }
+        Ok(Body(blocking(move || object(&bytes)).await?))
     }
 }
 

@@ -41,9 +41,10 @@ pub(crate) fn router(app: App) -> Router {
         .merge(web::router())
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
+        .with_state(app.clone())
+        .merge(app.options.routes.clone())
         .layer(DefaultBodyLimit::max(limit))
-        .layer(from_fn_with_state(app.clone(), security::check))
-        .with_state(app)
+        .layer(from_fn_with_state(app, security::check))
 }
 
 async fn not_found(uri: Uri) -> ApiError {

@@ -105,22 +105,20 @@ impl Tools {
         };
         let grammar =
             |tools: &[&Tool], free| Some(Constraint::Lark(grammar::lark(tools, free, marked(model), !self.single)));
-        Ok(match &self.choice {
-            Choice::Required if all.is_empty() => {
+        Ok(match (&self.choice, json) {
+            (Choice::Required, _) if all.is_empty() => {
                 return Err(Refusal::param("tool_choice", "tool_choice asks for a call, but there are no tools"));
             }
-            Choice::Required => grammar(&all, grammar::Free::Nothing),
-            Choice::Named(name) => match self.list.iter().find(|t| t.name == *name) {
+            (Choice::Required, _) => grammar(&all, grammar::Free::Nothing),
+            (Choice::Named(name), _) => match self.list.iter().find(|t| t.name == *name) {
                 None => {
                     let message = format!("tool_choice names {name:?}, which is none of the tools");
                     return Err(Refusal::param("tool_choice", message));
                 }
                 Some(tool) => grammar(&[tool], grammar::Free::Nothing),
             },
-            Choice::Auto if !all.is_empty() && json.is_some() => {
-                grammar(&all, json.map_or(grammar::Free::Nothing, grammar::Free::Json))
-            }
-            Choice::Auto if all.iter().any(|t| t.strict) => {
+            (Choice::Auto, Some(schema)) if !all.is_empty() => grammar(&all, grammar::Free::Json(schema)),
+            (Choice::Auto, None) if all.iter().any(|t| t.strict) => {
                 if !marked(model) {
                     let message = "strict tools need tool_choice \"required\" with this model, whose vocabulary has no token \
                                    that opens a call";
@@ -128,7 +126,7 @@ impl Tools {
                 }
                 grammar(&all, grammar::Free::Text)
             }
-            Choice::Auto | Choice::None => json.cloned().map(Constraint::Json),
+            (Choice::Auto | Choice::None, _) => json.cloned().map(Constraint::Json),
         })
     }
 }

@@ -138,7 +138,7 @@ mod tests {
     fn typed(schema: Value, text: &str) -> String {
         let parameters = json!({"properties": {"p": schema}, "$defs": {"count": {"type": "integer"}}});
         let kinds = kinds(&parameters, "p");
-        if kinds.only_string() { quoted(text) } else { super::json(text, kinds) }
+        if kinds.only_string() { quoted(text) } else { json(text, kinds) }
     }
 
     #[test]

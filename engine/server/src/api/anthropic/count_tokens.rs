@@ -4,6 +4,7 @@ use super::request;
 use crate::App;
 use crate::api::ask::{model, render};
 use crate::api::fields::Fields;
+use crate::blocking::blocking;
 use crate::http::body::Body;
 use crate::http::errors::ApiError;
 use axum::Json;
@@ -14,6 +15,6 @@ use serde_json::{Value, json};
 pub(crate) async fn handle(State(app): State<App>, Body(body): Body) -> Result<Json<Value>, ApiError> {
     let model = model(&app)?;
     let mut ask = request::read(&Fields::root(&body), &app, &model, true)?;
-    let prompt = render(&app, &model, &mut ask)?;
+    let prompt = blocking(move || render(&app, &model, &mut ask)).await?;
     Ok(Json(json!({"input_tokens": prompt.tokens.len()})))
 }

@@ -27,7 +27,7 @@ pub(crate) async fn handle(
     let fields = Fields::root(&body);
     let stream = fields.flag("stream")?.unwrap_or(false);
     let ask = request::read(&fields, &app, &known, false)?;
-    let running = start(&app, &caller, known, ask)?;
+    let running = start(&app, &caller, known, ask).await?;
     let (id, model) = (id("msg_"), running.model.id.clone());
     if stream {
         let heartbeat = app.options.heartbeat;

@@ -5,6 +5,7 @@ use crate::App;
 use crate::api::ask::Ask;
 use crate::api::fields::{Fields, wrong};
 use crate::api::openai::format::format;
+use crate::api::openai::tools::name;
 use crate::api::{sampling, turns};
 use crate::backend::{ModelInfo, Refusal};
 use crate::thinking::Thinking;
@@ -43,7 +44,7 @@ fn tools(fields: &Fields<'_>, app: &App) -> Result<Tools, Refusal> {
         let tool = Fields::of(tool, at)?;
         match tool.text("type")? {
             None | Some("custom") => tools.list.push(Tool {
-                name: tool.need_text("name")?.to_owned(),
+                name: name(&tool)?,
                 description: tool.text("description")?.map(str::to_owned),
                 parameters: match tool.need("input_schema")? {
                     schema @ Value::Object(_) => schema.clone(),

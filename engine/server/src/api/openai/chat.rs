@@ -26,7 +26,7 @@ pub(crate) async fn handle(
 ) -> Result<Response, ApiError> {
     let known = model(&app)?;
     let ChatRequest { ask, stream, include_usage, logprobs } = read(&Fields::root(&body), &app, &known)?;
-    let running = start(&app, &caller, known, ask)?;
+    let running = start(&app, &caller, known, ask).await?;
     let (id, created, model) = (id("chatcmpl-"), now(), running.model.id.clone());
     if stream {
         let heartbeat = app.options.heartbeat;

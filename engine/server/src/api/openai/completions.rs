@@ -10,6 +10,7 @@ use crate::api::ask::{model, submit};
 use crate::api::fields::{Fields, wrong};
 use crate::api::{sampling, usage};
 use crate::backend::{ModelInfo, Refusal};
+use crate::blocking::blocking;
 use crate::http::body::Body;
 use crate::http::errors::ApiError;
 use crate::http::security::Caller;
@@ -47,8 +48,13 @@ pub(crate) async fn handle(
         None => false,
     };
     let stream = fields.flag("stream")?.unwrap_or(false);
-    let prompt = prompt(&app, &fields, &known)?;
-    let running = submit(&app, &caller, known, prompt, params, Assembler::new(None))?;
+    let text = fields.need("prompt")?.clone();
+    let (to, from) = (app.clone(), caller.clone());
+    let running = blocking(move || {
+        let prompt = prompt(&to, &text, &known)?;
+        submit(&to, &from, known, prompt, params, Assembler::new(None))
+    });
+    let running = running.await?;
     let form = Form { id: id("cmpl-"), created: now(), model: running.model.id.clone(), include_usage };
     if stream {
         let heartbeat = app.options.heartbeat;
@@ -72,9 +78,8 @@ pub(crate) async fn handle(
 }
 
 /// A text, tokens, or a list of one of these.
-fn prompt(app: &App, fields: &Fields<'_>, model: &ModelInfo) -> Result<Prompt, Refusal> {
+fn prompt(app: &App, value: &Value, model: &ModelInfo) -> Result<Prompt, Refusal> {
     let expected = "a string or a list of tokens";
-    let value = fields.need("prompt")?;
     let one = match value {
         Value::Array(items) if items.first().is_some_and(|i| !i.is_number()) => match &items[..] {
             [one] => one,

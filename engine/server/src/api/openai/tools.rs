@@ -7,22 +7,27 @@ use serde_json::{Value, json};
 
 /// A function, given the object that holds its name.
 pub(crate) fn function(fields: &Fields<'_>) -> Result<Tool, Refusal> {
-    let name = fields.need_text("name")?;
-    if name.is_empty() || name.len() > 128 || name.contains(|c: char| c.is_control() || "<>=\"".contains(c)) {
-        let at = fields.name("name");
-        return Err(Refusal::param(at.clone(), format!("{at} is {name:?}, which is no name of a function")));
-    }
     let parameters = match fields.get("parameters") {
         None => json!({"type": "object", "properties": {}}),
         Some(schema @ Value::Object(_)) => schema.clone(),
         Some(other) => return Err(wrong(&fields.name("parameters"), "an object", other)),
     };
     Ok(Tool {
-        name: name.to_owned(),
+        name: name(fields)?,
         description: fields.text("description")?.map(str::to_owned),
         parameters,
         strict: fields.flag("strict")?.unwrap_or(false),
     })
+}
+
+/// The name of a function, which has to fit into the tags of a call.
+pub(crate) fn name(fields: &Fields<'_>) -> Result<String, Refusal> {
+    let name = fields.need_text("name")?;
+    if name.is_empty() || name.len() > 128 || name.contains(|c: char| c.is_control() || "<>=\"".contains(c)) {
+        let at = fields.name("name");
+        return Err(Refusal::param(at.clone(), format!("{at} is {name:?}, which is no name of a function")));
+    }
+    Ok(name.to_owned())
 }
 
 /// What is to be done with tools. `named` finds the name in an object that names one.

@@ -11,6 +11,7 @@ use super::ask::{Running, model, render, start};
 use super::fields::Fields;
 use crate::App;
 use crate::backend::{Refusal, RefusalKind};
+use crate::blocking::blocking;
 use crate::http::body::Body;
 use crate::http::errors::ApiError;
 use crate::http::security::Caller;
@@ -33,7 +34,7 @@ pub(crate) async fn handle(
     let ask = request::read(&fields, &app, &known)?;
     let form = request::form(&fields, &known, &ask);
     let heartbeat = app.options.heartbeat;
-    let running = start(&app, &caller, known, ask)?;
+    let running = start(&app, &caller, known, ask).await?;
     let encoder = ResponseStream::new(app, caller, form);
     if stream {
         return Ok(sse::stream(running.events, running.assembler, encoder, heartbeat));
@@ -62,7 +63,7 @@ async fn whole(mut running: Running, mut encoder: ResponseStream) -> Result<Valu
 pub(crate) async fn input_tokens(State(app): State<App>, Body(body): Body) -> Result<Json<Value>, ApiError> {
     let model = model(&app)?;
     let mut ask = request::read(&Fields::root(&body), &app, &model)?;
-    let prompt = render(&app, &model, &mut ask)?;
+    let prompt = blocking(move || render(&app, &model, &mut ask)).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }
 
