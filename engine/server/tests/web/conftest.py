@@ -11,6 +11,9 @@ from playwright.sync_api import expect, sync_playwright
 
 URL = os.environ.get("STRATA_URL", "")
 WIDE = {"width": 1280, "height": 800}
+# Machines that test have few cores and much to do; nothing here asserts a time.
+PATIENCE = 60_000
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +77,7 @@ class Watched:
 @pytest.fixture
 def watched(browser, server):
     context = browser.new_context(viewport=WIDE, color_scheme="light", accept_downloads=True)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(PATIENCE)
     watched = Watched(context, URL.rstrip("/") or server.url)
     yield watched
     watched.check()

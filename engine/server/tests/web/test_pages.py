@@ -160,7 +160,7 @@ def test_adds_text_files_to_the_message(page, tmp_path):
 
 
 def test_stops_by_button_and_by_escape(page, server):
-    send(page, "Tell me a long story, please.")
+    send(page, "Tell me a long, slow story, please.")
     grows(page)
     shot(page, "streaming")
     page.click("#stop")
@@ -169,7 +169,7 @@ def test_stops_by_button_and_by_escape(page, server):
     length = len(answer.locator(".body").inner_text())
     assert length > 20
     expect(page.locator("#send")).to_be_visible()
-    send(page, "Tell me another long story.")
+    send(page, "Tell me another long, slow story.")
     expect(page.locator(".answer .body").nth(1)).to_have_text(re.compile(".{20}", re.DOTALL), timeout=120_000)
     page.keyboard.press("Escape")
     expect(answered(page, 2).locator(".note")).to_have_text("Stopped.")
@@ -182,7 +182,7 @@ def test_stops_by_button_and_by_escape(page, server):
 def test_reload_keeps_everything_and_marks_what_broke_off(page):
     send(page, "Hello")
     first = answered(page).locator(".body").inner_text()
-    send(page, "A long story")
+    send(page, "A long, slow story")
     expect(page.locator(".answer .body").nth(1)).to_have_text(re.compile(".{60}", re.DOTALL), timeout=120_000)
     page.fill("#composer-input", "A thought for later")
     before = page.locator(".answer .body").nth(1).inner_text()
@@ -390,14 +390,14 @@ def test_two_tabs_see_the_same(page, watched):
 
 @needs_double
 def test_an_answer_is_seen_in_other_tabs_and_ends_with_its_own(page, watched):
-    send(page, "A long story")
+    send(page, "A long, slow story")
     grows(page)
     other = watched.open("/" + page.url[page.url.index("#") :])
     expect(other.locator(".answer .phase")).to_have_text("Being written in another tab")
     length = len(other.locator(".answer .body").text_content())
     expect(other.locator(".answer .body")).to_have_text(re.compile(".{%d}" % (length + 40), re.DOTALL))
     page.close(run_before_unload=True)
-    expect(other.locator(".answer .note")).to_contain_text("Broken off", timeout=30_000)
+    expect(other.locator(".answer .note")).to_contain_text("Broken off")
 
 
 # Settings
@@ -568,13 +568,13 @@ def test_monitor_shows_what_the_server_reports(page, server):
     page.click("#to-monitor")
     expect(page.locator('[data-panel="state"]')).to_contain_text("Ready")
     expect(page.locator('[data-panel="queue"]')).to_contain_text("running")
-    expect(page.locator('[data-panel="writing"]')).to_contain_text(re.compile(r"Last answer: [\d.,]+ tokens/s"))
     expect(page.locator('[data-panel="counters"]')).to_contain_text("Tokens written")
     expect(page.locator('[data-panel="memory"]')).to_contain_text("Weights")
     up = page.locator('[data-panel="state"] dd').nth(2)
     before = up.inner_text()
     expect(up).not_to_have_text(before)
     if server:
+        expect(page.locator('[data-panel="writing"]')).to_contain_text(re.compile(r"Last answer: [\d.,]+ tokens/s"))
         assert page.locator('[data-panel="rounds"] svg g').count() == 120
         assert page.locator(".heat .cell").count() == 48
         expect(page.locator(".heat .cell").last).to_contain_text("–")
@@ -583,7 +583,7 @@ def test_monitor_shows_what_the_server_reports(page, server):
 
 
 def test_an_answer_goes_on_while_the_monitor_is_open(page):
-    send(page, "A long story")
+    send(page, "A long, slow story")
     grows(page)
     length = len(page.locator(".answer .body").text_content())
     page.click("#to-monitor")

@@ -12,9 +12,10 @@ export function plural(n, noun) {
   return `${count(n)} ${noun}${Math.round(n) === 1 ? "" : "s"}`;
 }
 
-/** Seconds: "0.4 s", "12 s", "3 min 5 s", "2 h 10 min". */
+/** Seconds: "40 ms", "0.4 s", "12 s", "3 min 5 s", "2 h 10 min". */
 export function seconds(s) {
   if (!Number.isFinite(s)) return "–";
+  if (s < 0.1) return `${Math.round(s * 1000)} ms`;
   if (s < 10) return `${s.toFixed(1)} s`;
   const r = Math.round(s);
   if (r < 60) return `${r} s`;

@@ -170,7 +170,8 @@ export class AnswerView {
       h("pre", { tabindex: "0" }, prettyArguments(call.arguments))));
     this.#calls.replaceChildren(...cards);
     if (cards.length === 0 || !last || busy || node.state !== "done") return;
-    const fields = node.tools.map((call) => h("textarea", { rows: 2, class: "mono", "aria-label": `Result of ${call.name}`, placeholder: `What ${call.name} returns` }));
+    const which = (i) => (node.tools.length > 1 ? `, call ${i + 1}` : "");
+    const fields = node.tools.map((call, i) => h("textarea", { rows: 2, class: "mono", "aria-label": `Result of ${call.name}${which(i)}`, placeholder: `What ${call.name} returns${which(i)}` }));
     const submit = (event) => {
       event.preventDefault();
       this.actions.results(this.node, fields.map((field) => field.value));
