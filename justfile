@@ -40,9 +40,17 @@ lint:
 bench WHAT="decode" *ARGS:
     cargo run --release --locked -- bench {{WHAT}} {{ARGS}}
 
-# The HTTP server, which is not part of this version yet
-serve:
-    @echo "strata serve is not part of this version yet; \`just chat\` talks in the terminal" >&2; exit 1
+# Serve a model over HTTP, with pages for people
+serve *ARGS:
+    cargo run --release --locked -- serve {{ARGS}}
+
+# The official Python clients against the real server and a scripted one (Python fetches them)
+clients:
+    cargo build --locked -p strata -p strata-server --bins --examples
+    python3 -m venv target/clients
+    target/clients/bin/pip install -q -r engine/server/tests/sdk/requirements.txt
+    target/clients/bin/pytest -q -p no:cacheprovider engine/server/tests/sdk
+    target/clients/bin/pytest -q -p no:cacheprovider engine/server/tests/sdk_nano
 
 # Talk in the terminal
 chat *ARGS:

@@ -7,6 +7,7 @@ pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod pack;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod trace;
 
 use anyhow::Result;
@@ -23,6 +24,7 @@ pub(crate) struct Verb {
 /// All verbs, in the order of help.
 pub(crate) const ALL: &[Verb] = &[
     Verb { name: "run", command: run::command, run: run::run },
+    Verb { name: "serve", command: serve::command, run: serve::run },
     Verb { name: "list", command: list::command, run: list::run },
     Verb { name: "inspect", command: inspect::command, run: inspect::run },
     Verb { name: "check", command: check::command, run: check::run },

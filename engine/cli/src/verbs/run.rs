@@ -18,9 +18,7 @@ use std::path::PathBuf;
 use strata_config::{Settings, Verb};
 use strata_gguf::Special;
 use strata_model::CpuOps;
-use strata_runtime::{
-    Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, Parking, Session,
-};
+use strata_runtime::{Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, Parking, Session};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -62,7 +62,9 @@ fn answer(path: &str, asked: &HeaderMap) -> Response {
         (REFERRER_POLICY, "no-referrer"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ];
-    headers.extend(fixed.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(ETAG, tag);
     }

@@ -159,6 +159,7 @@ def test_adds_text_files_to_the_message(page, tmp_path):
 # Stopping, reloading, errors
 
 
+@needs_double
 def test_stops_by_button_and_by_escape(page, server):
     send(page, "Tell me a long, slow story, please.")
     grows(page)
@@ -179,6 +180,7 @@ def test_stops_by_button_and_by_escape(page, server):
         assert server.state.cancelled == 2
 
 
+@needs_double
 def test_reload_keeps_everything_and_marks_what_broke_off(page):
     send(page, "Hello")
     first = answered(page).locator(".body").inner_text()
@@ -582,6 +584,7 @@ def test_monitor_shows_what_the_server_reports(page, server):
         expect(page.locator('[data-panel="drafts"]')).to_contain_text("74 %")
 
 
+@needs_double
 def test_an_answer_goes_on_while_the_monitor_is_open(page):
     send(page, "A long, slow story")
     grows(page)

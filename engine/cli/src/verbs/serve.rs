@@ -1,0 +1,201 @@
+//! `strata serve`: the model over HTTP.
+
+mod address;
+mod record;
+
+use crate::output::{self, note};
+use crate::recording::{self, Target};
+use crate::{builtin, flags, interrupt, load};
+use address::Address;
+use anyhow::{Context, Result};
+use clap::{ArgMatches, Command};
+use record::Recorder;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use strata_config::{Settings, Verb};
+use strata_gguf::Gguf;
+use strata_model::CpuOps;
+use strata_runtime::{CheckpointParams, ConversationParams};
+use strata_server::backend::{Degradation, Tiers};
+use strata_server::engine::{EngineBackend, EngineOptions, Loaded};
+use strata_server::{Log, Options};
+
+/// Threads that read requests and write answers. They wait nearly always: the model has threads of its own.
+const HTTP_THREADS: usize = 2;
+
+/// How often it is looked whether the program is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+const LONG_ABOUT: &str = "\
+Serve a model over HTTP
+
+Programs that speak OpenAI's chat completions, completions or responses, or Anthropic's messages, are answered by the \
+model, and browsers find a chat page and a monitor at the same address.";
+
+const EXAMPLES: &str = "\
+Examples:
+  strata serve                                        serve the built-in model
+  strata serve --model model.gguf --port 9000
+  STRATA_API_KEY=secret strata serve --host 0.0.0.0   let other machines use it, with a key
+  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'
+
+OpenAI clients take http://127.0.0.1:8080/v1 as base URL, Anthropic's http://127.0.0.1:8080. Ctrl-C or SIGTERM lets running
+answers end, a second one does not wait.";
+
+/// The verb's part of the command line.
+pub(crate) fn command() -> Command {
+    let command = Command::new("serve")
+        .about("Serve a model over HTTP: OpenAI's and Anthropic's interfaces, and pages for people")
+        .long_about(LONG_ABOUT)
+        .after_help(format!("{}\n\n{EXAMPLES}", flags::SETTINGS_HELP));
+    flags::add(command, Verb::Serve)
+}
+
+/// Serves until the program is told to end.
+pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
+    // What is wrong with the command line is said before a large file is opened.
+    let settings = flags::settings(matches, None)?;
+    load::isa(&settings)?;
+    let address = Address::of(&settings.server)?;
+    let target = settings.server.trace.as_deref().map(record::target).transpose()?;
+    let idle_cache = recording::check_cache(&settings, target.is_some())?;
+    let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
+    let settings = flags::settings(matches, Some(&gguf))?;
+    settings.said_of_results().iter().for_each(|line| note(line));
+    let warnings = settings.warnings().iter().map(String::as_str).chain(idle_cache);
+    warnings.for_each(|w| note(&format!("warning: {w}")));
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(HTTP_THREADS)
+        .thread_name("http")
+        .enable_all()
+        .build()
+        .context("cannot start the threads of the server")?;
+    let listener = runtime.block_on(address.listen())?;
+    let cancel = interrupt::handler()?;
+    let name = name(&settings, &gguf);
+    let options = options(&settings, &name);
+    let grace = options.grace;
+    let recorder = Recorder::default();
+    let backend = Arc::new(start(gguf, settings.clone(), name.clone(), target, recorder.clone())?);
+    output::emit(&address.greeting(&listener, &name, &settings.server)?)?;
+
+    let serving = strata_server::serve(listener, Arc::clone(&backend) as _, options, told_to_end(cancel));
+    let served = runtime.block_on(serving);
+    backend.shutdown(grace);
+    recorder.finish()?;
+    served.context("cannot serve any longer")?;
+    note("ended");
+    Ok(())
+}
+
+/// Is ready once the program was told to end.
+async fn told_to_end(cancel: &'static AtomicBool) {
+    while !cancel.load(Ordering::SeqCst) {
+        tokio::time::sleep(LOOK).await;
+    }
+    note("ending: running answers may finish; again to end at once");
+}
+
+/// What answers call the model.
+fn name(settings: &Settings, gguf: &Gguf) -> String {
+    let own = || gguf.meta().opt_str("general.name").ok().flatten().filter(|name| !name.trim().is_empty());
+    match &settings.server.model_name {
+        Some(name) => name.clone(),
+        None if builtin::is_nano(gguf) => builtin::NAME.to_owned(),
+        None => own().map_or_else(|| file_stem(gguf.name()), str::to_owned),
+    }
+}
+
+/// A file's name without its folder and ending.
+fn file_stem(path: &str) -> String {
+    std::path::Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or(path).to_owned()
+}
+
+fn options(settings: &Settings, name: &str) -> Options {
+    let s = &settings.server;
+    Options {
+        keys: s.api_keys.clone(),
+        hosts: s.allow_hosts.clone(),
+        origins: s.allow_origins.clone(),
+        body_limit: s.body_limit << 20,
+        grace: Duration::from_secs(s.grace as u64),
+        sampling: load::sampling(settings, 0),
+        max_tokens: settings.sampling.max_tokens,
+        think: settings.chat.think,
+        name: name.to_owned(),
+        log: Log::new(note),
+        ..Options::default()
+    }
+}
+
+/// Has the model loaded and answer, on threads of its own.
+fn start(
+    gguf: Gguf,
+    settings: Settings,
+    name: String,
+    target: Option<Target>,
+    recorder: Recorder,
+) -> Result<EngineBackend<CpuOps>> {
+    let options = EngineOptions {
+        parallel: settings.server.parallel,
+        queue: settings.server.queue,
+        stuck_after: Duration::from_secs(settings.server.stuck as u64),
+        log: Arc::new(note),
+    };
+    let load = move |progress: &dyn Fn(f32)| {
+        loaded(&gguf, &settings, name, target, &recorder, progress).map_err(|e| {
+            let sentence = crate::exit::sentence(&e);
+            note(&format!("error: {sentence}"));
+            sentence
+        })
+    };
+    EngineBackend::start(options, load).context("cannot start the thread of the model")
+}
+
+/// Loads the model.
+fn loaded(
+    gguf: &Gguf,
+    settings: &Settings,
+    name: String,
+    target: Option<Target>,
+    recorder: &Recorder,
+    progress: &dyn Fn(f32),
+) -> Result<Loaded<CpuOps>> {
+    let (engine, seconds) = load::engine_told(gguf, settings, false, progress)?;
+    let mut warnings = Vec::new();
+    let context = load::context(&engine, settings, &mut warnings);
+    warnings.extend_from_slice(engine.warnings());
+    warnings.extend_from_slice(engine.model().ops().cpu().pool().notes());
+    warnings.iter().for_each(|w| note(&format!("warning: {w}")));
+    let mut degradations: Vec<Degradation> =
+        warnings.into_iter().map(|text| Degradation { name: "warning".into(), count: 1, text }).collect();
+    if let Some(text) = load::missing_drafts(&engine, settings) {
+        note(&format!("warning: {text}"));
+        degradations.push(Degradation { name: "no_draft_layer".into(), count: 1, text: text.into() });
+    }
+    if let Some(target) = target {
+        recorder.begin(&target, gguf, &engine, settings)?;
+    }
+    let c = &settings.cache;
+    note(&format!("{name} is ready after {seconds:.1} s: context {context} tokens"));
+    Ok(Loaded {
+        id: name,
+        conversations: ConversationParams {
+            context,
+            chunk: settings.engine.prefill_chunk,
+            checkpoints: CheckpointParams {
+                every: c.checkpoint_every,
+                count: c.checkpoints,
+                bytes: c.checkpoint_ram << 20,
+            },
+            count: c.conversations,
+            bytes: c.conversation_ram << 20,
+        },
+        speculation: load::speculation(settings),
+        tiers: Tiers { ram: gguf.tensors().iter().map(|t| t.bytes()).sum(), vram: 0, file: 0 },
+        degradations,
+        engine: Arc::new(engine),
+    })
+}
