@@ -1,4 +1,13 @@
-"""What the tests of the pages share: the browser, the server, and a page that is watched for errors."""
+"""Drives both pages in headless Chromium.
+
+    python3 -m venv venv && venv/bin/pip install -r requirements.txt
+    venv/bin/pytest .
+
+The browser is the `chromium` of the system, else playwright's own (`playwright install chromium`).
+`STRATA_URL` names a running server to test instead of the double in mock.py (tests that need the double are skipped);
+`STRATA_SHOTS` names a folder for screenshots. This file has what the tests share: the browser, the server, and a page
+that is watched for errors.
+"""
 
 import os
 import re
@@ -6,8 +15,9 @@ import shutil
 from urllib.parse import urlsplit
 
 import pytest
-from mock import Mock
 from playwright.sync_api import expect, sync_playwright
+
+from mock import Mock
 
 URL = os.environ.get("STRATA_URL", "")
 WIDE = {"width": 1280, "height": 800}
