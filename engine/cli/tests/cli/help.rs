@@ -6,9 +6,10 @@ use std::path::Path;
 #[test]
 fn help_texts_are_as_committed() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let verbs: [(&str, &[&str]); 22] = [
+    let verbs: [(&str, &[&str]); 23] = [
         ("strata", &[]),
         ("run", &["run"]),
+        ("serve", &["serve"]),
         ("list", &["list"]),
         ("inspect", &["inspect"]),
         ("check", &["check"]),
