@@ -5,8 +5,8 @@ use anyhow::{Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use strata_config::Settings;
-use strata_config::registry::{ISA, THREADS};
+use strata_config::registry::{ADMISSION, COPY_ROUNDS, INSERT_BUDGET, ISA, POLICY, SCOPE, THREADS};
+use strata_config::{Origin, Settings};
 use strata_gguf::{Gguf, show_path};
 use strata_model::CpuOps;
 use strata_policy::cache::CacheParams;
@@ -27,14 +27,20 @@ pub(crate) fn force() -> Arg {
     Arg::new("force").long("force").action(ArgAction::SetTrue).help("Replace the file if there is one")
 }
 
-/// Checks the expert cache that the settings ask for. Returns what the user should know if nothing is `recorded`: this
-/// version has no GPU, and only recordings hold what a cache would do.
+/// Checks the expert cache that the settings ask for. Returns what the user should know: that its
+/// settings do nothing without a size, or, if nothing is `recorded`, that this version has no GPU and only recordings hold
+/// what a cache would do.
 ///
 /// # Errors
 /// It cannot be. It is worth knowing before a large model is read.
 pub(crate) fn check_cache(settings: &Settings, recorded: bool) -> Result<Option<&'static str>> {
     let Some(params) = CacheParams::from_knobs(|name| settings.expert_knob(name)).map_err(Error::from)? else {
-        return Ok(None);
+        let asked = [&POLICY, &SCOPE, &ADMISSION, &COPY_ROUNDS, &INSERT_BUDGET]
+            .iter()
+            .any(|knob| settings.origin(knob).is_some_and(|origin| *origin != Origin::Default));
+        return Ok(
+            asked.then_some("there is no expert cache without a size (--slots or --vram), so its settings do nothing")
+        );
     };
     params.must_be_causal().map_err(Error::from)?;
     Ok((!recorded).then_some("there is no GPU to hold experts, and no recording (--trace) to say which it would hold"))
@@ -58,6 +64,9 @@ impl Target {
     /// is worth knowing before a large model is read.
     pub(crate) fn new(path: &Path, replace: bool) -> Result<Target> {
         let part = PartFile::part_of(path);
+        if let Some(other) = [path, &part].into_iter().find(|p| PartFile::is_no_file(p)) {
+            bail!("{} is not a regular file", show_path(other));
+        }
         if !replace && let Some(there) = [path, &part].into_iter().find(|p| p.symlink_metadata().is_ok()) {
             bail!("{} exists already; --force replaces it", show_path(there));
         }

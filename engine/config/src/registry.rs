@@ -264,7 +264,7 @@ pub static SYSTEM: Knob = Knob {
     kind: Kind::Text,
     help: "Instructions that stand before the conversation",
     unset: Some("none"),
-    verbs: ANSWERING,
+    verbs: &[Verb::Run],
     ..PLAIN
 };
 

@@ -23,9 +23,14 @@ impl PartFile {
     /// Begins a file, which may take the place of one that is there if `replace` says so.
     ///
     /// # Errors
-    /// There is a file of either name and it may not be replaced, or the system refuses.
+    /// There is a file of either name and it may not be replaced, one of them is a folder or a device, or the system
+    /// refuses.
     pub fn create(path: &Path, replace: bool) -> Result<PartFile, TraceError> {
         let part = PartFile::part_of(path);
+        // A device would be replaced by a file, for everybody who uses it.
+        if let Some(other) = [path, &part].into_iter().find(|p| PartFile::is_no_file(p)) {
+            return Err(failed(other)(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+        }
         let mut options = fs::OpenOptions::new();
         match replace {
             true => options.write(true).create(true).truncate(true),
@@ -36,6 +41,11 @@ impl PartFile {
         }
         let out = BufWriter::new(options.open(&part).map_err(failed(&part))?);
         Ok(PartFile { out, path: path.into(), part, replace })
+    }
+
+    /// Whether there is something that is no regular file: a folder, a device, a pipe.
+    pub fn is_no_file(path: &Path) -> bool {
+        path.metadata().is_ok_and(|m| !m.is_file())
     }
 
     /// The name of a file until it is whole.

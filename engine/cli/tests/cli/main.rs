@@ -12,6 +12,8 @@ mod list;
 mod pack;
 mod run;
 #[cfg(unix)]
+mod serve;
+#[cfg(unix)]
 mod talk;
 mod trace;
 mod usage;

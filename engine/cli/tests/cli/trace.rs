@@ -361,3 +361,23 @@ fn a_trace_that_cannot_be_made_up_is_refused_with_its_flag() {
     }
     assert!(!path.exists());
 }
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_not_replaced_and_what_is_read_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let trace = path("a.strace");
+    let small = ["--layers", "2", "--experts", "8", "--used", "2", "--tokens", "20", "--requests", "1"];
+    let made = run(&[&["trace", "synth", "-o", &trace], &small[..]].concat());
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let before = std::fs::read(&trace).unwrap();
+    for verb in ["csv", "jsonl"] {
+        let shown = run(&["trace", verb, &trace, "-o", &trace, "--force"]);
+        assert_eq!(shown.code, Some(1));
+        assert!(shown.err.contains("is what is read; expected another file to write"), "{}", shown.err);
+        let shown = run(&["trace", verb, &trace, "-o", "/dev/null", "--force"]);
+        assert!(shown.err.contains("/dev/null is not a regular file"), "{}", shown.err);
+    }
+    assert_eq!(std::fs::read(&trace).unwrap(), before);
+}

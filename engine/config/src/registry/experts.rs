@@ -4,7 +4,7 @@ use super::{MIB_MAX, PLAIN};
 use crate::knob::{Kind, Knob, Verb};
 
 /// Where tokens are computed and somebody is asked how.
-const COMPUTING: &[Verb] = &[Verb::Run, Verb::Bench];
+const COMPUTING: &[Verb] = &[Verb::Run, Verb::Serve, Verb::Bench];
 /// For `strata.toml`, variables and sweeps; help would grow long with what few people touch.
 const TUNING: &[Verb] = &[];
 

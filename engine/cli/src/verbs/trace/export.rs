@@ -3,10 +3,10 @@
 use super::{file_arg, open};
 use crate::output::{self, note};
 use crate::recording::{self, Target};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use strata_gguf::show_path;
 use strata_trace::{Trace, TraceError, write_csv, write_jsonl};
 
@@ -58,7 +58,11 @@ impl Form {
     pub(super) fn run(&self, matches: &ArgMatches) -> Result<()> {
         let target = matches.get_one::<PathBuf>("output");
         let target = target.map(|path| Target::new(path, matches.get_flag("force"))).transpose()?;
-        let (_, opened) = open(matches)?;
+        let (path, opened) = open(matches)?;
+        let same = |a: &Path, b: &Path| a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
+        if let Some(target) = target.as_ref().filter(|target| same(target.path(), &path)) {
+            bail!("{} is what is read; expected another file to write", show_path(target.path()));
+        }
         opened.warnings.iter().for_each(|w| note(&format!("warning: {w}")));
         let Some(target) = target else {
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());

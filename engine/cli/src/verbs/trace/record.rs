@@ -22,7 +22,8 @@ const MOST_REQUESTS: usize = 100_000;
 const AFTER: &str = "\
 Each request is a session of its own. Without --prompt it reads the next passage of a real text, conversations that come \
 with the binary or the text of --corpus, and writes exactly --output-tokens behind it. With --prompt it answers as `strata \
-run` does, and an answer may end before. Tokens are greedy, so the routing is the same every time; times are not.
+run` does, and an answer may end before. Tokens are greedy, so they and their experts are the same every time; how they \
+are cut into rounds is too if --spec names a number, and times never are.
 
 Examples:
   strata trace record --out nano.strace
@@ -108,7 +109,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<()> {
     // What is wrong with the command line is said before a large file is opened.
     let settings = flags::settings(matches, None)?;
     load::isa(&settings)?;
-    recording::check_cache(&settings, true)?;
+    let idle_cache = recording::check_cache(&settings, true)?;
     let out = matches.get_one::<PathBuf>("out").cloned().unwrap_or_default();
     let target = Target::new(&out, matches.get_flag("force"))?;
     let hardware = matches.get_one::<PathBuf>("hardware").map(|path| HardwareProfile::from_file(path)).transpose()?;
@@ -137,7 +138,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<()> {
     let pool = engine.model().ops().cpu().pool();
     let warnings = settings.warnings().iter().chain(engine.warnings()).chain(pool.notes());
     warnings.for_each(|w| note(&format!("warning: {w}")));
-    load::missing_drafts(&engine, &settings).into_iter().for_each(|w| note(&format!("warning: {w}")));
+    let further = load::missing_drafts(&engine, &settings).into_iter().chain(idle_cache);
+    further.for_each(|w| note(&format!("warning: {w}")));
     let _pinned = pool.pin_caller();
 
     let tracing = target.record(&gguf, &engine, &settings, hardware)?;

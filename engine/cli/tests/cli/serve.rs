@@ -1,0 +1,145 @@
+//! `strata serve`: where it listens, what it says, and how it ends. The interfaces have tests of their own in strata-server.
+
+use crate::common::{run, strata};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server that is ended with the test.
+struct Server {
+    child: Child,
+    address: String,
+    greeting: String,
+}
+
+impl Server {
+    fn start(args: &[&str]) -> Server {
+        let mut command = strata(&[&["serve", "--port", "0"], args].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut greeting = String::new();
+        for _ in 0..4 {
+            out.read_line(&mut greeting).unwrap();
+        }
+        let start = greeting.find("http://").unwrap() + "http://".len();
+        let address: String = greeting[start..].split_whitespace().next().unwrap().to_owned();
+        let server = Server { child, address, greeting };
+        let since = Instant::now();
+        while !server.get("/ready").starts_with("HTTP/1.1 200") {
+            assert!(since.elapsed() < Duration::from_secs(60), "it does not get ready");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    fn send(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.send(&format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address))
+    }
+
+    fn ask(&self, text: &str) -> String {
+        let body = serde_json::json!({"temperature": 0, "messages": [{"role": "user", "content": text}]}).to_string();
+        let head = format!("host: {}\r\nconnection: close\r\ncontent-length: {}\r\n", self.address, body.len());
+        self.send(&format!("POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n{body}"))
+    }
+
+    /// Tells it to end; returns its exit code and what it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
+        let since = Instant::now();
+        let code = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status.code();
+            }
+            assert!(since.elapsed() < Duration::from_secs(40), "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let mut err = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        assert!(!err.contains("panicked"), "{err}");
+        (code, err)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_says_where_it_is_answers_and_ends_when_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("traces");
+    let server = Server::start(&["--trace", folder.to_str().unwrap(), "--policy", "lru", "--slots", "64"]);
+    assert!(server.greeting.starts_with("nano at http://127.0.0.1:"), "{}", server.greeting);
+    assert!(server.greeting.contains("for this machine alone, no key is asked for"), "{}", server.greeting);
+    assert!(server.ask("What is the capital of France?").contains("The capital of France is Paris."));
+    assert!(server.get("/web/").contains("<!doctype html>"));
+    let (code, err) = server.end();
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("ending: ") && err.contains("\nended\n"), "{err}");
+    let traces: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    let [trace] = traces.as_slice() else { panic!("{traces:?}") };
+    let info = run(&["trace", "info", trace.to_str().unwrap()]);
+    assert_eq!(info.code, Some(0), "{}", info.err);
+    assert!(info.out.contains("cache hits"), "{}", info.out);
+}
+
+#[test]
+fn a_monitor_that_is_open_does_not_keep_it_from_ending() {
+    let server = Server::start(&[]);
+    let mut monitor = TcpStream::connect(&server.address).unwrap();
+    monitor.write_all(format!("GET /v1/events HTTP/1.1\r\nhost: {}\r\n\r\n", server.address).as_bytes()).unwrap();
+    let mut seen = [0; 4096];
+    monitor.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut text = String::new();
+    while !text.contains("event: status") {
+        let read = monitor.read(&mut seen).unwrap();
+        text.push_str(&String::from_utf8_lossy(&seen[..read]));
+    }
+    let since = Instant::now();
+    assert_eq!(server.end().0, Some(0));
+    assert!(since.elapsed() < Duration::from_secs(20), "it waited for the monitor");
+}
+
+#[test]
+fn what_cannot_be_is_said_before_a_model_is_read() {
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = busy.local_addr().unwrap().port().to_string();
+    for (args, code, want) in [
+        (&["--host", "0.0.0.0"][..], 2, "since no key is asked for"),
+        (&["--host", "nowhere"], 2, "an address of this machine"),
+        (&["--port", "65536"], 2, "--port is \"65536\", expected a whole number from 0 to 65535"),
+        (&["--port", &port], 1, "cannot listen on 127.0.0.1:"),
+        (&["--model", "/nonexistent.gguf"], 1, "/nonexistent.gguf"),
+        (&["--policy", "belady", "--slots", "9"], 1, "expected a policy that does not know the future"),
+        (&["--trace", "/dev/null"], 1, "/dev/null"),
+    ] {
+        let shown = run(&[&["serve"], args].concat());
+        assert_eq!(shown.code, Some(code), "{args:?}: {}", shown.err);
+        assert!(shown.err.contains(want) && shown.err.lines().count() == 1, "{args:?}: {}", shown.err);
+        assert_eq!(shown.out, "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_key_is_asked_for_and_never_shown() {
+    let server = Server::start(&["--api-key", "open sesame"]);
+    assert!(server.ask("Hello").starts_with("HTTP/1.1 401"));
+    assert!(server.greeting.contains("with a key") && !server.greeting.contains("sesame"));
+    let shown =
+        crate::common::finish(strata(&["config", "show"]).env("STRATA_API_KEY", "open sesame").output().unwrap());
+    assert!(!shown.out.contains("sesame"), "{}", shown.out);
+    assert!(shown.out.contains("# api_key = (not shown)"), "{}", shown.out);
+}
