@@ -97,3 +97,48 @@ fn the_budget_of_memory_holds() {
     let held = model.held_bytes(session.state());
     assert!(held >= model.state_bytes(tokens) && held < model.state_bytes(tokens) * 5 / 4 + 12 * tokens, "{held}");
 }
+
+#[test]
+fn short_questions_on_the_side_leave_a_long_conversation_alone() {
+    let engine = engine(&tiny());
+    let mut all = Conversations::new(&engine, params(&engine, 3, 8));
+    let long = noise(1, 150);
+    let first = ask(&mut all, &long);
+    for seed in 2..9 {
+        ask(&mut all, &noise(seed, 12));
+    }
+    assert_eq!(all.stats().evicted, 5);
+    let next = [long, first.tokens, noise(20, 5)].concat();
+    assert_eq!(read(&ask(&mut all, &next)), 6);
+    // It goes too in the end, when nobody comes back to it.
+    for seed in 30..60 {
+        ask(&mut all, &noise(seed, 12));
+    }
+    assert_eq!(all.reach(&next), 0);
+}
+
+#[test]
+fn a_conversation_that_is_taken_out_is_found_again() {
+    let engine = engine(&tiny());
+    let mut all = Conversations::new(&engine, params(&engine, 4, 8));
+    let (one, other) = (noise(1, 60), noise(2, 60));
+    let limits = exactly(4);
+    let prompt = |tokens: &[u32]| strata_runtime::Prompt::from(tokens.to_vec());
+    let mut first = all.begin(&prompt(&one), &limits).unwrap();
+    assert_eq!((first.near(), all.len()), (None, 0));
+    // Others are answered meanwhile.
+    let aside = ask(&mut all, &other);
+    assert_eq!(aside.tokens, fresh(&engine, &other, 4).0);
+    let answer = first.generate(&prompt(&one), &limits, &NEVER, &mut |_| ()).unwrap();
+    all.end(first);
+    assert_eq!((all.len(), &answer.tokens), (2, &fresh(&engine, &one, 4).0));
+    let next = [&one[..50], &noise(3, 20)].concat();
+    let turn = all.begin(&prompt(&next), &limits).unwrap();
+    let near = turn.near().unwrap();
+    assert_eq!((near.common, near.known), (50, 63));
+    all.end(turn);
+    let bad = all.begin(&prompt(&[]), &limits);
+    assert!(matches!(bad.err(), Some(Error::EmptyPrompt)));
+    let more = [one, answer.tokens, noise(4, 5)].concat();
+    assert_eq!(read(&ask(&mut all, &more)), 6);
+}

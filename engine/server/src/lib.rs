@@ -36,6 +36,7 @@
 mod api;
 pub mod backend;
 mod blocking;
+pub mod engine;
 mod http;
 mod ids;
 mod options;
