@@ -13,7 +13,6 @@
 //!
 //! A request that asks for JSON gets some, one that asks for thinking some of that, and a prompt that was seen before
 //! counts as read.
-#![allow(clippy::print_stdout)]
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -185,16 +185,18 @@ enum Moment {
 fn leave_at(backend: &Nano, moment: Moment, prompt: &Prompt) {
     let mut events = backend.submit(request("leaver", prompt.clone(), 900)).unwrap();
     let mut pieces = 0;
-    let enough = |event: &Event, pieces: usize| match moment {
-        Moment::Queued => true,
-        Moment::Reading => matches!(event, Event::Prompt { read, of } if 0 < *read && read < of),
-        Moment::FirstToken => pieces >= 1,
-        Moment::MidAnswer => pieces >= 9,
-    };
-    while !matches!(moment, Moment::Queued) {
-        let event = events.blocking_recv().unwrap();
-        pieces += usize::from(matches!(event, Event::Text(_)));
-        if enough(&event, pieces) {
+    loop {
+        let enough = match moment {
+            Moment::Queued => true,
+            Moment::Reading => {
+                matches!(events.blocking_recv().unwrap(), Event::Prompt { read, of } if 0 < read && read < of)
+            }
+            Moment::FirstToken | Moment::MidAnswer => {
+                pieces += usize::from(matches!(events.blocking_recv().unwrap(), Event::Text(_)));
+                pieces >= if matches!(moment, Moment::FirstToken) { 1 } else { 9 }
+            }
+        };
+        if enough {
             break;
         }
     }

@@ -25,7 +25,7 @@ pub(crate) fn lark(tools: &[&Tool], free: Free<'_>, marked: bool, several: bool)
     let start = match free {
         Free::Nothing => "BREAKS? calls".to_owned(),
         Free::Text => "TEXT | calls | TEXT calls".to_owned(),
-        Free::Json(schema) => format!("BREAKS? calls | BREAKS? json\njson: %json {schema}"),
+        Free::Json(schema) => format!("BREAKS? calls | BREAKS? json\njson: %json {}", bounded(schema.clone())),
     };
     let tag = |tag: &str| if marked { tag.to_owned() } else { quoted(tag) };
     let functions: Vec<String> = (0..tools.len()).map(|i| format!("f{i}")).collect();
@@ -80,7 +80,16 @@ fn value(schema: &Value, root: &Value) -> String {
             object.entry(definitions).or_insert_with(|| found.clone());
         }
     }
-    format!("%json {schema} {close}")
+    format!("%json {} {close}", bounded(schema))
+}
+
+/// The schema with bounded white space: without a bound, a model that has lost its way can write line breaks until its
+/// limit.
+fn bounded(mut schema: Value) -> Value {
+    if let Value::Object(fields) = &mut schema {
+        fields.entry("x-guidance").or_insert_with(|| json!({"whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,48}"}));
+    }
+    schema
 }
 
 fn quoted(text: &str) -> String {
@@ -91,7 +100,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use llguidance::api::TopLevelGrammar;
-    use llguidance::toktrie::ApproximateTokEnv;
+    use llguidance::toktrie::{ApproximateTokEnv, TokRxInfo, TokTrie};
     use llguidance::{Matcher, ParserFactory};
 
     fn tools() -> Vec<Tool> {
@@ -103,15 +112,39 @@ mod tests {
         vec![tool("get_weather", weather), tool("stop", json!({"type": "object", "properties": {}}))]
     }
 
-    /// Whether the grammar allows an answer, each byte a token.
+    /// A vocabulary of all bytes, the tags of calls, and a token that ends answers.
+    fn vocabulary() -> llguidance::toktrie::TokEnv {
+        let mut words: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+        words.extend([CALL.0, CALL.1, "<end>"].map(|tag| [&[TokTrie::SPECIAL_TOKEN_MARKER], tag.as_bytes()].concat()));
+        let info = TokRxInfo::new(words.len() as u32, words.len() as u32 - 1);
+        std::sync::Arc::new(ApproximateTokEnv::new(TokTrie::from(&info, &words)))
+    }
+
+    /// Whether the grammar allows an answer, be the tags of calls tokens or not.
     fn allows(free: Free<'_>, several: bool, answer: &str) -> bool {
+        let again = match &free {
+            Free::Nothing => Free::Nothing,
+            Free::Text => Free::Text,
+            Free::Json(schema) => Free::Json(schema),
+        };
+        let plain = accepts(free, several, answer, false);
+        assert_eq!(plain, accepts(again, several, answer, true), "marked or not: {answer}");
+        plain
+    }
+
+    fn accepts(free: Free<'_>, several: bool, answer: &str, marked: bool) -> bool {
         let tools = tools();
-        let grammar = lark(&tools.iter().collect::<Vec<_>>(), free, false, several);
-        let factory = ParserFactory::new_simple(&ApproximateTokEnv::single_byte_env()).expect("a factory");
+        let grammar = lark(&tools.iter().collect::<Vec<_>>(), free, marked, several);
+        let factory = ParserFactory::new_simple(&vocabulary()).expect("a factory");
         let parser = factory.create_parser(TopLevelGrammar::from_lark(grammar.clone()));
         let mut matcher = Matcher::new(parser);
         assert!(!matcher.is_error(), "{:?}: {grammar}", matcher.get_error());
-        let tokens: Vec<u32> = answer.bytes().map(u32::from).collect();
+        let (mut tokens, mut rest) = (Vec::new(), answer.as_bytes());
+        while let Some((&byte, behind)) = rest.split_first() {
+            let tag = [CALL.0, CALL.1].iter().position(|tag| marked && rest.starts_with(tag.as_bytes()));
+            tokens.push(tag.map_or(u32::from(byte), |tag| 256 + tag as u32));
+            rest = tag.map_or(behind, |tag| &rest[[CALL.0, CALL.1][tag].len()..]);
+        }
         matcher.validate_tokens(&tokens).is_ok_and(|n| n == tokens.len())
             && matcher.consume_tokens(&tokens).is_ok()
             && matcher.is_accepting().unwrap_or(false)
