@@ -21,11 +21,6 @@ build:
 test:
     cargo test --workspace --locked
 
-# Test the server through the official Python clients (PYTHON: an interpreter with engine/server/tests/sdk/requirements.txt)
-test-sdk:
-    cargo build --locked -p strata-server --example scripted
-    "${PYTHON:-python3}" -m pytest -q engine/server/tests/sdk
-
 # Run every test with cargo-nextest, if it is installed
 nextest:
     cargo nextest run --workspace --locked

@@ -1,8 +1,9 @@
 //! What an answer must be: JSON of a schema, or a text of a grammar.
 //!
 //! `llguidance` keeps track of where a text is in its grammar and says which tokens can come next. Its trie of the
-//! vocabulary is made once for an engine, when a constraint is first asked for: for 250,000 tokens that takes some
-//! tenths of a second and some tens of megabytes.
+//! vocabulary is made once for an engine, when a constraint is first asked for. In a debug build that took 15 ms and 2 MB
+//! for the built-in model's 4,096 tokens, and 2.6 s and 198 MB for 248,320 made-up ones (the ignored test below prints
+//! it).
 
 use crate::error::{Error, Result};
 use llguidance::api::TopLevelGrammar;
