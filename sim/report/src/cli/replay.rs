@@ -1,5 +1,6 @@
 //! `strata-lab replay`: a trace under policies and sizes of the moment.
 
+use super::output::{note, say};
 use crate::replay::{Asked, replay};
 use crate::spec::Finder;
 use anyhow::{Context, Result, bail};
@@ -49,7 +50,6 @@ pub(super) fn run(find: Finder, arguments: &ReplayArgs) -> Result<()> {
     }
     let ReplayArgs { trace, policy, slots, set, .. } = arguments;
     let replayed = replay(&Asked { trace, policies: policy, slots, set }, find)?;
-    print!("{}", replayed.text);
     if let Some(out) = &arguments.out {
         let wrong = || format!("cannot write {}", out.display());
         std::fs::create_dir_all(out).with_context(wrong)?;
@@ -57,7 +57,7 @@ pub(super) fn run(find: Finder, arguments: &ReplayArgs) -> Result<()> {
             std::fs::write(out.join(name), bytes).with_context(wrong)?;
         }
         let names: Vec<&str> = replayed.files.keys().map(String::as_str).collect();
-        eprintln!("{}: {}", out.display(), names.join(", "));
+        note(&format!("{}: {}", out.display(), names.join(", ")));
     }
-    Ok(())
+    say(&replayed.text)
 }

@@ -7,6 +7,7 @@ mod bowl;
 mod project;
 
 mod cluster;
+mod command;
 mod experiments;
 mod figures;
 mod promotions;
