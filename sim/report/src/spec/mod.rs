@@ -163,6 +163,14 @@ impl Experiment {
     }
 }
 
+/// Words with commas between, for messages.
+pub(crate) fn listed<S: AsRef<str>>(words: &[S]) -> String {
+    if words.is_empty() {
+        return "none".into();
+    }
+    words.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
+}
+
 /// The experiments of a project that the laboratory runs, in order of name.
 ///
 /// # Errors
@@ -192,7 +200,7 @@ pub fn resolve(root: &Path, name: &str) -> Result<String> {
     let meant: Vec<_> = all.iter().filter(|n| n.split('-').next() == Some(name)).collect();
     match meant.as_slice() {
         [one] => Ok((*one).clone()),
-        [] => bail!("experiment {name:?} is not known; there are: {}", all.join(", ")),
+        [] => bail!("experiment {name:?} is not known; there are: {}", listed(&all)),
         several => bail!("{name} is the number of {} experiments: name one of them in full", several.len()),
     }
 }
