@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 use strata_sim::cost::Constants;
 use strata_sim::fit::{Case, Fitted, cases, cases_of, fit, free_constants, recorded_machines_of, recorded_of};
+use strata_sim::input::text;
 use strata_sim::validate::{PLANS, Plan, Report, report_csv, report_markdown};
 
 /// Recorded windows and the machines they were recorded on, in place of the built-in ones.
@@ -22,11 +23,8 @@ const SEED: u64 = 1;
 
 fn windows(recordings: Option<&Recordings>, backend: &str) -> Result<Vec<Case>> {
     let Some(recordings) = recordings else { return Ok(cases(backend)?) };
-    let read = |path: &PathBuf| {
-        std::fs::read_to_string(path).map_err(|e| anyhow::anyhow!("cannot read {}: {e}", path.display()))
-    };
-    let windows = recorded_of(&recordings.windows.display().to_string(), &read(&recordings.windows)?)?;
-    let machines = recorded_machines_of(&recordings.machines.display().to_string(), &read(&recordings.machines)?)?;
+    let windows = recorded_of(&recordings.windows.display().to_string(), &text(&recordings.windows)?)?;
+    let machines = recorded_machines_of(&recordings.machines.display().to_string(), &text(&recordings.machines)?)?;
     Ok(cases_of(windows, &machines, backend)?)
 }
 

@@ -77,6 +77,20 @@ fn an_import_leaves_what_it_reads() {
     assert_eq!(std::fs::read_to_string(dir.path().join("a.jsonl")).unwrap(), "{}\n");
 }
 
+#[cfg(unix)]
+#[test]
+fn inputs_without_end_are_refused() {
+    let dir = crate::cluster::project();
+    std::os::unix::fs::symlink("/dev/zero", dir.path().join("endless.toml")).unwrap();
+    let fit = lab(dir.path(), &["fit", "--windows", "endless.toml", "--machines", "endless.toml"]);
+    assert_eq!(fit.status.code(), Some(1));
+    assert_eq!(said(&fit), "error: endless.toml: found a device or a pipe, expected a file\n");
+    let input = crate::project::Project::new(&crate::project::PLAIN.replace("clay.txt", "endless"));
+    std::os::unix::fs::symlink("/dev/zero", input.root().join("traces/endless")).unwrap();
+    let error = strata_report::run::rows(input.root(), &input.experiment()).unwrap_err().to_string();
+    assert!(error.ends_with("clay = traces/endless, which is neither a file nor a folder"), "{error}");
+}
+
 fn run(root: &Path, more: &[&str]) -> Output {
     lab(root, &[&["run", "001"], more].concat())
 }
