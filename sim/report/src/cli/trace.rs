@@ -2,7 +2,7 @@
 
 use super::output::note;
 use crate::trace::{flame, table};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use strata_trace::{PartFile, Trace, read_jsonl};

@@ -11,6 +11,7 @@ mod command;
 mod experiments;
 mod figures;
 mod promotions;
+mod replays;
 mod reports;
 mod runs;
 mod traces;
