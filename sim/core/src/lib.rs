@@ -3,6 +3,7 @@
 //! - [`cost`]: how long a round and a prompt take on a machine;
 //! - [`fit`]: the cost model's constants, from recorded and published timings;
 //! - [`validate`]: predicted beside measured, on what nothing was fitted to;
+//! - [`input`]: texts that a person names;
 //! - [`study`]: what experiments vary and measure;
 //! - [`presets`]: published machines, model files and tables.
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@ mod check;
 pub mod cost;
 mod error;
 pub mod fit;
+pub mod input;
 pub mod presets;
 pub mod replay;
 pub mod study;

@@ -1,10 +1,12 @@
 //! The cost model's constants fitted to recorded windows, and its predictions validated on windows held out.
 
 use crate::result::Files;
+use crate::spec::listed;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use strata_sim::cost::Constants;
 use strata_sim::fit::{Case, Fitted, cases, cases_of, fit, free_constants, recorded_machines_of, recorded_of};
+use strata_sim::input::text;
 use strata_sim::validate::{PLANS, Plan, Report, report_csv, report_markdown};
 
 /// Recorded windows and the machines they were recorded on, in place of the built-in ones.
@@ -21,11 +23,8 @@ const SEED: u64 = 1;
 
 fn windows(recordings: Option<&Recordings>, backend: &str) -> Result<Vec<Case>> {
     let Some(recordings) = recordings else { return Ok(cases(backend)?) };
-    let read = |path: &PathBuf| {
-        std::fs::read_to_string(path).map_err(|e| anyhow::anyhow!("cannot read {}: {e}", path.display()))
-    };
-    let windows = recorded_of(&recordings.windows.display().to_string(), &read(&recordings.windows)?)?;
-    let machines = recorded_machines_of(&recordings.machines.display().to_string(), &read(&recordings.machines)?)?;
+    let windows = recorded_of(&recordings.windows.display().to_string(), &text(&recordings.windows)?)?;
+    let machines = recorded_machines_of(&recordings.machines.display().to_string(), &text(&recordings.machines)?)?;
     Ok(cases_of(windows, &machines, backend)?)
 }
 
@@ -43,7 +42,7 @@ pub fn fitted(
     let all = free_constants();
     if let Some(unknown) = constants.iter().find(|c| !all.iter().any(|p| p.name == **c)) {
         let known: Vec<&str> = all.iter().map(|p| p.name.as_str()).collect();
-        bail!("found constant {unknown:?}, expected some of: {}", known.join(", "));
+        bail!("found constant {unknown:?}, expected some of: {}", listed(&known));
     }
     let free: Vec<_> = all.into_iter().filter(|p| constants.is_empty() || constants.contains(&p.name)).collect();
     let mut windows = windows(recordings, backend)?;
@@ -52,7 +51,7 @@ pub fn fitted(
         known.dedup();
         windows.retain(|c| c.machine.name == machine);
         if windows.is_empty() {
-            bail!("found no window of machine {machine:?}, expected one of: {}", known.join(", "));
+            bail!("found no window of machine {machine:?}, expected one of: {}", listed(&known));
         }
     }
     Ok(fit(&windows, &Constants::default(), &free)?)
@@ -78,7 +77,7 @@ pub fn plans(name: &str) -> Result<Vec<&'static Plan>> {
     let found: Vec<_> = PLANS.iter().filter(|p| name == "all" || p.name == name).collect();
     if found.is_empty() {
         let known: Vec<_> = PLANS.iter().map(|p| p.name).collect();
-        bail!("validation {name:?} is not known; there are: {}", known.join(", "));
+        bail!("validation {name:?} is not known; there are: {}", listed(&known));
     }
     Ok(found)
 }

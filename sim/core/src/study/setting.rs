@@ -8,10 +8,10 @@ use crate::cost::{Acceptance, Composition, Constants, Copies, KvType, Machine, M
 use crate::cost::{SlotPlan, Split, VramConstants, slots};
 use crate::error::SimError;
 use crate::fit::{reference_fraction, reference_kv};
+use crate::input::text;
 use crate::presets::{
     Published, machine_of_profile, machines, machines_of, models, models_of, named, nearest, parse, published,
 };
-use std::path::Path;
 
 /// The axes of both studies.
 pub(crate) const AXES: &[Described] = &[
@@ -151,10 +151,6 @@ impl Library {
     pub(crate) fn model(&self, name: &str) -> Result<&ModelShape, SimError> {
         named("axis model", &self.models, name, |m| &m.name)
     }
-}
-
-fn text(path: &Path) -> Result<String, SimError> {
-    std::fs::read_to_string(path).map_err(|source| SimError::Io { path: path.display().to_string(), source })
 }
 
 /// What may run at the same time.

@@ -1,9 +1,12 @@
 //! `strata-lab fit` and `strata-lab validate`.
 
+use super::output::{note, say};
+use super::trace::begin;
 use crate::cost::{self, Recordings};
 use crate::result;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use strata_sim::validate::fit_markdown;
 
@@ -23,6 +26,9 @@ pub(super) struct FitArgs {
     /// Write the constants to this file, an input of the studies
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Replace a file that is there
+    #[arg(long, requires = "out")]
+    force: bool,
 }
 
 #[derive(Args)]
@@ -60,13 +66,14 @@ pub(super) fn fit(arguments: &FitArgs) -> Result<()> {
     let recordings = arguments.recordings.recordings()?;
     let machine = arguments.machine.as_deref();
     let fitted = cost::fitted(recordings.as_ref(), &arguments.backend, machine, &arguments.constants)?;
-    super::say(&fit_markdown(&fitted));
     if let Some(path) = &arguments.out {
         let text = cost::constants_toml(&fitted.constants)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("the constants lie in {}", path.display());
+        let mut file = begin(path, arguments.force)?;
+        file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+        file.finish()?;
+        note(&format!("the constants lie in {}", path.display()));
     }
-    Ok(())
+    say(&fit_markdown(&fitted))
 }
 
 pub(super) fn validate(root: &Path, arguments: &ValidateArgs) -> Result<()> {
@@ -77,7 +84,7 @@ pub(super) fn validate(root: &Path, arguments: &ValidateArgs) -> Result<()> {
         result::put(&root.join(&place), &files)?;
         let quality: Vec<String> =
             report.quality.iter().map(|q| format!("{} {:.1} %", q.metric, q.mape.value * 100.0)).collect();
-        eprintln!("{}: mean error {}. {place}/summary.md says more", plan.name, quality.join(", "));
+        note(&format!("{}: mean error {}. {place}/summary.md says more", plan.name, quality.join(", ")));
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! The command line of `strata-lab`.
 //!
 //! Results go to files, what is said about them to stderr. An error is one sentence, `error: ...`, and exit code 1; a
-//! check that found differences has 1 as well, a run that was stopped 130.
+//! check that found differences has 1 as well, a run that was stopped 130, and a closed pipe 141 without a word.
 
 mod cost;
+mod output;
 mod replay;
 mod trace;
 
@@ -15,6 +16,7 @@ use crate::spec::{self, Experiment, Finder};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use output::{note, say};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -132,17 +134,8 @@ pub fn main(find: Finder) -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        Err(e) => {
-            eprintln!("error: {e:#}");
-            ExitCode::FAILURE
-        }
+        Err(e) => output::failed(&e),
     }
-}
-
-/// A line to stdout. Whoever reads it may have read enough.
-fn say(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
 /// The folder that holds `experiments/`: the one named, or the nearest above.
@@ -166,7 +159,7 @@ fn list(root: &Path, find: Finder) -> Result<()> {
             Ok(meta) => meta.verdict.to_string(),
             Err(_) => "not run yet".into(),
         };
-        say(&format!("{name}: {} ({} points, {verdict})", experiment.title, experiment.points()));
+        say(&format!("{name}: {} ({} points, {verdict})", experiment.title, experiment.points()))?;
     }
     Ok(())
 }
@@ -177,7 +170,7 @@ fn run_all(root: &Path, find: Finder, arguments: &RunArgs) -> Result<ExitCode> {
     run::inputs::require(root, &experiments)?;
     if arguments.dry_run {
         for e in &experiments {
-            say(&format!("{}: {} points, {} inputs, all there", e.name, e.points(), e.inputs.len()));
+            say(&format!("{}: {} points, {} inputs, all there", e.name, e.points(), e.inputs.len()))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -213,10 +206,13 @@ fn run_all(root: &Path, find: Finder, arguments: &RunArgs) -> Result<ExitCode> {
         match ended? {
             Ended::Whole(finished) => write(root, experiment, &finished)?,
             Ended::Shard { points, dir } => {
-                eprintln!("{}: {points} points are kept in {}", experiment.name, dir.display())
+                note(&format!("{}: {points} points are kept in {}", experiment.name, dir.display()))
             }
             Ended::Stopped { done, points } => {
-                eprintln!("{}: stopped with {done} of {points} points done; the same command goes on", experiment.name);
+                note(&format!(
+                    "{}: stopped with {done} of {points} points done; the same command goes on",
+                    experiment.name
+                ));
                 return Ok(ExitCode::from(INTERRUPTED));
             }
         }
@@ -243,10 +239,10 @@ fn write(root: &Path, experiment: &Experiment, finished: &run::Finished) -> Resu
         ]);
         let dir = root.join("target/experiments").join(&experiment.name).join("all-rows");
         result::put(&dir, &files)?;
-        eprintln!("{}: all {} rows lie in {}", experiment.name, full.lines.len(), dir.display());
+        note(&format!("{}: all {} rows lie in {}", experiment.name, full.lines.len(), dir.display()));
     }
     finished.parts.remove()?;
-    eprintln!("{}: {}: {}. {place}/summary.md says more", experiment.name, written.verdict, written.why);
+    note(&format!("{}: {}: {}. {place}/summary.md says more", experiment.name, written.verdict, written.why));
     Ok(())
 }
 
@@ -262,21 +258,21 @@ fn promoted(root: &Path, find: Finder, arguments: &PromoteArgs) -> Result<()> {
     let choices =
         if arguments.dry_run { promote::choices(root, &name, find)?.0 } else { promote::promote(root, &name, find)? };
     for promote::Choice { key, value } in choices {
-        say(&format!("{key} = {value}"));
+        say(&format!("{key} = {value}"))?;
     }
     Ok(())
 }
 
 fn reported(root: &Path, find: Finder, arguments: &ReportArgs) -> Result<ExitCode> {
     let report = report::report(root, find, arguments.check)?;
-    for note in &report.notes {
-        eprintln!("note: {note}");
+    for remark in &report.notes {
+        note(&format!("note: {remark}"));
     }
     for difference in &report.differences {
-        eprintln!("difference: {difference}");
+        note(&format!("difference: {difference}"));
     }
     let rerun = if arguments.check { format!(", {} of them run again", report.rerun.len()) } else { String::new() };
     let verb = if arguments.check { "compared" } else { "made again" };
-    eprintln!("{} results {verb}{rerun}; {} differences", report.made.len(), report.differences.len());
+    note(&format!("{} results {verb}{rerun}; {} differences", report.made.len(), report.differences.len()));
     Ok(if report.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

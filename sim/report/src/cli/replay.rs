@@ -1,20 +1,24 @@
 //! `strata-lab replay`: a trace under policies and sizes of the moment.
 
+use super::output::{note, say};
 use crate::replay::{Asked, replay};
 use crate::spec::Finder;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::PathBuf;
 
-/// What is not replayed unless named: `infinite` and `belady` are bounds and always of interest.
+/// What is replayed unless told otherwise: `infinite`, a bound, and `belady`, which knows the future, are always of interest.
 const POLICIES: &str = "static,lru,lfu,adaptive,s3-fifo,saving,belady,infinite";
 
 pub(super) const HELP: &str = "\
+Beside the policies stands the oracle: Belady's rule with copies that are there at once, which bounds policies that bring in what was \
+just missed, as long as a round's experts fit into the room. The policy belady knows the future too, but its copies land as late as the engine's, so it is no bound.
+
 Further settings are axes of the study `cache`, which are named as the engine's settings are: start (popular, cold), part (second-half, \
-all), mode (engine, classic), experts.scope, experts.admission, experts.insert_budget, experts.copy_rounds and others.
+all), mode (engine, classic), experts.vram (MiB, in place of --slots), experts.scope, experts.admission, experts.insert_budget, experts.copy_rounds and others.
 
 Examples:
-  strata-lab replay nano.strace                          # three sizes, every policy and both bounds
+  strata-lab replay nano.strace                          # three sizes, every policy, and the oracle
   strata-lab replay nano.strace --slots 32,64,128 --out replay
   strata-lab replay nano.strace --policy lru,belady --set mode=classic --set start=cold";
 
@@ -49,7 +53,6 @@ pub(super) fn run(find: Finder, arguments: &ReplayArgs) -> Result<()> {
     }
     let ReplayArgs { trace, policy, slots, set, .. } = arguments;
     let replayed = replay(&Asked { trace, policies: policy, slots, set }, find)?;
-    print!("{}", replayed.text);
     if let Some(out) = &arguments.out {
         let wrong = || format!("cannot write {}", out.display());
         std::fs::create_dir_all(out).with_context(wrong)?;
@@ -57,7 +60,7 @@ pub(super) fn run(find: Finder, arguments: &ReplayArgs) -> Result<()> {
             std::fs::write(out.join(name), bytes).with_context(wrong)?;
         }
         let names: Vec<&str> = replayed.files.keys().map(String::as_str).collect();
-        eprintln!("{}: {}", out.display(), names.join(", "));
+        note(&format!("{}: {}", out.display(), names.join(", ")));
     }
-    Ok(())
+    say(&replayed.text)
 }

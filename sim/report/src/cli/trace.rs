@@ -1,7 +1,8 @@
 //! `strata-lab trace`: Parquet out, and traces of other programs in.
 
+use super::output::note;
 use crate::trace::{flame, table};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use strata_trace::{PartFile, Trace, read_jsonl};
@@ -72,13 +73,19 @@ pub(super) fn run(verb: &TraceVerb) -> Result<()> {
 
 fn parquet(arguments: &ParquetArgs) -> Result<()> {
     let opened = Trace::read(&arguments.file)?;
-    opened.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    opened.warnings.iter().for_each(|w| note(&format!("warning: {w}")));
     let names = table::write(&opened.trace, &arguments.out)?;
-    eprintln!("{}: {}", arguments.out.display(), names.join(", "));
+    note(&format!("{}: {}", arguments.out.display(), names.join(", ")));
     Ok(())
 }
 
 fn import(arguments: &ImportArgs) -> Result<()> {
+    let (source, out) = (arguments.source.canonicalize(), arguments.out.canonicalize());
+    if let (Ok(source), Ok(out)) = (source, out)
+        && source == out
+    {
+        bail!("{} is what is read, expected another file to write", arguments.out.display());
+    }
     let trace = if arguments.source.is_dir() {
         let options = flame::Options {
             iteration: arguments.iteration,
@@ -91,14 +98,14 @@ fn import(arguments: &ImportArgs) -> Result<()> {
         flame::import(&arguments.source, &options)?
     } else if arguments.source.extension().is_some_and(|e| e == "jsonl") {
         let opened = read_jsonl(&arguments.source)?;
-        opened.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+        opened.warnings.iter().for_each(|w| note(&format!("warning: {w}")));
         opened.trace
     } else {
         bail!("found {}, expected a .jsonl file or a folder", arguments.source.display());
     };
     write(&trace, &arguments.out, arguments.force)?;
     let m = &trace.meta;
-    eprintln!(
+    note(&format!(
         "{}: {} rounds, {} tokens, {} layers of {} experts, {} used",
         arguments.out.display(),
         trace.rounds.len(),
@@ -106,13 +113,25 @@ fn import(arguments: &ImportArgs) -> Result<()> {
         m.layers,
         m.experts,
         m.used
-    );
+    ));
     Ok(())
 }
 
 /// The file appears whole or not at all.
 fn write(trace: &Trace, path: &Path, replace: bool) -> Result<()> {
-    let file = PartFile::create(path, replace).with_context(|| "--force replaces a file that is there")?;
-    trace.write(file)?.finish()?;
+    trace.write(begin(path, replace)?)?.finish()?;
     Ok(())
+}
+
+/// Begins a file, in place of one that is there if `replace` says so.
+pub(super) fn begin(path: &Path, replace: bool) -> Result<PartFile> {
+    let there = path.symlink_metadata().is_ok();
+    if there && !replace {
+        bail!("{} is there already: --force replaces it", path.display());
+    }
+    // A device or a folder is not what a file shall take the place of.
+    if there && !path.is_file() {
+        bail!("{} is there and is no file, expected a file to replace", path.display());
+    }
+    Ok(PartFile::create(path, replace)?)
 }

@@ -23,8 +23,11 @@ pub fn missing(root: &Path, experiments: &[Experiment]) -> Vec<String> {
     let mut lines = Vec::new();
     for experiment in experiments {
         for (name, path) in &experiment.inputs {
-            if !root.join(path).exists() {
-                lines.push(format!("{}: {name} = {path}", experiment.name));
+            let full = root.join(path);
+            // A device may have no end, and a pipe nobody who writes.
+            if !full.is_file() && !full.is_dir() {
+                let other = if full.exists() { ", which is neither a file nor a folder" } else { "" };
+                lines.push(format!("{}: {name} = {path}{other}", experiment.name));
             }
         }
     }
@@ -77,6 +80,9 @@ pub fn hashed(root: &Path, experiment: &Experiment) -> Result<BTreeMap<String, I
 /// The files at or below a path, in order of their names.
 fn list(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     if !path.is_dir() {
+        if path.exists() && !path.is_file() {
+            return Err(std::io::Error::other(format!("{} is no file, expected one", path.display())));
+        }
         files.push(path.to_owned());
         return Ok(());
     }

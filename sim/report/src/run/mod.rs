@@ -15,15 +15,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Points that are evaluated at once at most, however many are asked for: more threads than any machine has cores.
+pub const MOST_JOBS: usize = 1024;
+
 /// How a run goes.
 pub struct How<'a> {
-    /// Points at once; 0 = as many as there are cores.
+    /// Points at once, of which no more than [`MOST_JOBS`] are; 0 = as many as there are cores.
     pub jobs: usize,
     /// Which of the points.
     pub shard: Shard,
     /// Where unfinished runs are kept.
     pub parts: PathBuf,
-    /// Whether what is kept there is put away first.
+    /// Whether what is kept there is put away first: of a shard its own part.
     pub fresh: bool,
     /// Becomes true when the run shall stop.
     pub stop: &'a AtomicBool,
@@ -69,10 +72,14 @@ pub fn run(root: &Path, experiment: &Experiment, how: &How<'_>) -> Result<Ended>
     inputs::require(root, std::slice::from_ref(experiment))?;
     let hashed = inputs::hashed(root, experiment)?;
     let parts = Parts::new(&how.parts, experiment, parts::key(experiment, &hashed)?);
-    if how.fresh {
-        parts.remove()?;
+    let whole = how.shard == Shard::WHOLE;
+    match how.fresh {
+        true if whole => parts.remove()?,
+        true => parts.remove_part(how.shard)?,
+        false => {}
     }
-    let mut done = parts.done()?;
+    // A shard that begins anew takes nothing from the parts of others, which stay.
+    let mut done = if how.fresh { BTreeMap::new() } else { parts.done()? };
     let wanted: Vec<usize> = (0..experiment.points()).filter(|&p| how.shard.has(p)).collect();
     let open: Vec<usize> = wanted.iter().copied().filter(|p| !done.contains_key(p)).collect();
     if !open.is_empty() {
@@ -92,7 +99,7 @@ pub fn run(root: &Path, experiment: &Experiment, how: &How<'_>) -> Result<Ended>
     if finished < wanted.len() {
         return Ok(Ended::Stopped { done: finished, points: wanted.len() });
     }
-    if how.shard != Shard::WHOLE {
+    if !whole {
         return Ok(Ended::Shard { points: finished, dir: parts.dir().to_owned() });
     }
     Ok(Ended::Whole(Box::new(Finished { rows: Rows::gather(experiment, &done), inputs: hashed, parts })))
@@ -151,7 +158,9 @@ fn in_parallel(
     all: usize,
     evaluate: &Evaluate<'_>,
 ) -> Result<BTreeMap<usize, Vec<Kept>>> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(how.jobs).build().context("cannot start threads")?;
+    // More threads than points would only wait.
+    let jobs = how.jobs.min(points.len().clamp(1, MOST_JOBS));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build().context("cannot start threads")?;
     let (failed, count) = (AtomicBool::new(false), Mutex::new(before));
     let one = |&point: &usize| -> Option<(usize, Result<Vec<Kept>>)> {
         if how.stop.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed) {

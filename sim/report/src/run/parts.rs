@@ -161,12 +161,16 @@ impl Parts {
         }
     }
 
+    fn part(&self, shard: Shard) -> PathBuf {
+        self.dir.join(format!("part-{}-of-{}.jsonl", shard.index, shard.of))
+    }
+
     /// The part that a shard writes, behind the whole lines that are there already.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn writer(&self, shard: Shard) -> Result<Writer> {
-        let path = self.dir.join(format!("part-{}-of-{}.jsonl", shard.index, shard.of));
+        let path = self.part(shard);
         let open = || format!("cannot write {}", path.display());
         std::fs::create_dir_all(&self.dir).with_context(open)?;
         let whole = if path.exists() { self.read(&path, &mut BTreeMap::new())? } else { 0 };
@@ -193,6 +197,20 @@ impl Parts {
             self.head.points,
             self.dir.display()
         )
+    }
+
+    /// Removes the part of one shard.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove_part(&self, shard: Shard) -> Result<()> {
+        let path = self.part(shard);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(e).with_context(|| format!("cannot remove {}", path.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes the parts, once their rows lie in the result.

@@ -2,7 +2,8 @@
 
 use super::axes::{self, Group, combinations, same};
 use super::schema::{Axis, Check, Choice, Figure, File, Given, Promote, Reduce, Select, Table};
-use super::{Draw, Experiment, Finder};
+use super::{Draw, Experiment, Finder, listed};
+use std::collections::HashSet;
 use strata_sim::study::{AxisValue, Described, Study};
 use toml::Spanned;
 
@@ -34,7 +35,7 @@ pub(super) fn experiment(name: &str, file: &str, raw: File, find: Finder) -> Res
         quick: raw.quick,
         inputs: inputs(&raw, study)?,
         axes: names,
-        draws: draws(&raw)?,
+        draws: draws(&raw, &groups)?,
         baseline: raw.baseline.as_ref().map(|b| b.get_ref().clone()),
         tables: raw.tables.iter().map(|t| t.get_ref().clone()).collect(),
         figures: raw.figures.iter().map(|f| f.get_ref().clone()).collect(),
@@ -42,10 +43,6 @@ pub(super) fn experiment(name: &str, file: &str, raw: File, find: Finder) -> Res
         promote: raw.promote.as_ref().map(|p| p.get_ref().clone()),
         groups,
     };
-    match combinations(&experiment.groups).and_then(|n| n.checked_mul(experiment.draws.len())) {
-        Some(n) if n <= MOST_POINTS => {}
-        _ => return Err((None, format!("the axes give more than {MOST_POINTS} points, expected fewer"))),
-    }
     let names = Names { experiment: &experiment };
     for check in &raw.checks {
         names.check(check.get_ref()).map_err(|e| (Some(check.span().start), e))?;
@@ -87,7 +84,7 @@ fn unknown<'a>(what: &str, found: &str, known: impl Iterator<Item = &'a str>) ->
     let known: Vec<&str> = known.collect();
     match strata_config::nearest(found, known.iter().copied()) {
         Some(near) => format!("found {what} {found:?}; did you mean {near:?}?"),
-        None => format!("found {what} {found:?}, expected one of: {}", known.join(", ")),
+        None => format!("found {what} {found:?}, expected one of: {}", listed(&known)),
     }
 }
 
@@ -141,13 +138,7 @@ fn groups(raw: &File, study: &'static dyn Study) -> Result<Vec<Group>, Wrong> {
             // Zipped axes may say a value again: the combination is what must differ.
             let values = match axis.get_ref() {
                 Axis::List(list) if !list.is_empty() => {
-                    let mut once: Vec<AxisValue> = Vec::new();
-                    for value in list {
-                        if !once.iter().any(|v| same(v, value)) {
-                            once.push(value.clone());
-                        }
-                    }
-                    take(name, &Spanned::new(axis.span(), Axis::List(once)))?;
+                    take(name, &Spanned::new(axis.span(), Axis::List(axes::once(list))))?;
                     list.clone()
                 }
                 _ => take(name, axis)?,
@@ -177,21 +168,31 @@ fn groups(raw: &File, study: &'static dyn Study) -> Result<Vec<Group>, Wrong> {
     Ok(placed.into_iter().map(|(_, group)| group).collect())
 }
 
-fn draws(raw: &File) -> Result<Vec<Draw>, Wrong> {
+/// The draws, once it is known that they and the axes do not give too many points.
+fn draws(raw: &File, groups: &[Group]) -> Result<Vec<Draw>, Wrong> {
     let seeds: &[u64] = raw.seeds.as_ref().map_or(&[1], |s| s.get_ref());
     if let Some(given) = &raw.seeds {
         let at = Some(given.span().start);
         if seeds.is_empty() {
             return Err((at, "found no seed, expected at least one".into()));
         }
-        if let Some(i) = (1..seeds.len()).find(|&i| seeds[..i].contains(&seeds[i])) {
-            return Err((at, format!("found seed {} twice, expected each seed once", seeds[i])));
+        let mut seen = HashSet::new();
+        if let Some(twice) = seeds.iter().find(|seed| !seen.insert(**seed)) {
+            return Err((at, format!("found seed {twice} twice, expected each seed once")));
         }
     }
     let repetitions = raw.repetitions.as_ref().map_or(1, |r| *r.get_ref());
     if repetitions == 0 {
         let at = raw.repetitions.as_ref().map(|r| r.span().start);
         return Err((at, "found 0 repetitions, expected at least 1".into()));
+    }
+    let draws = seeds.len().checked_mul(repetitions as usize);
+    match combinations(groups).and_then(|n| n.checked_mul(draws?)) {
+        Some(n) if n <= MOST_POINTS => {}
+        _ => {
+            let reason = format!("axes, seeds and repetitions give more than {MOST_POINTS} points, expected fewer");
+            return Err((None, reason));
+        }
     }
     Ok(seeds.iter().flat_map(|&seed| (0..repetitions).map(move |repetition| Draw { seed, repetition })).collect())
 }
@@ -224,6 +225,14 @@ impl Check {
     /// Whether the verdict rests on it.
     pub fn decides(&self) -> bool {
         self.gate.unwrap_or(!self.fitted)
+    }
+}
+
+/// Refuses what compares with no number, or with all alike.
+fn finite(field: &str, number: Option<f64>) -> Result<(), String> {
+    match number {
+        Some(n) if !n.is_finite() => Err(format!("found {field} = {n}, expected a finite number")),
+        _ => Ok(()),
     }
 }
 
@@ -289,6 +298,16 @@ impl Names<'_> {
             Some(_) => return wrong("found axis, which goes with argmin and argmax alone".into()),
             None => return wrong("found argmin or argmax without axis".into()),
         }
+        let numbers = [
+            ("expect", check.expect),
+            ("percent", check.percent),
+            ("absolute", check.absolute),
+            ("at_least", check.at_least),
+            ("at_most", check.at_most),
+        ];
+        for (field, number) in numbers {
+            finite(field, number).or_else(wrong)?;
+        }
         let bounds = [check.at_least, check.at_most];
         match (check.expect, check.percent, check.absolute, bounds) {
             (Some(0.0), Some(_), None, _) => return wrong("found a percentage of 0, expected absolute".into()),
@@ -319,14 +338,22 @@ impl Names<'_> {
         for series in &figure.series {
             self.key(series).or_else(wrong)?;
         }
+        for level in &figure.lines {
+            finite("y of a line", Some(level.y)).or_else(wrong)?;
+        }
+        for (_, y) in figure.published.iter().flat_map(|p| &p.points) {
+            finite("a published y", Some(*y)).or_else(wrong)?;
+        }
         for Given(value) in figure.published.iter().filter_map(|p| p.series.as_ref()) {
-            let first = figure.series.first().map_or("", String::as_str);
+            let Some(first) = figure.series.first() else {
+                return wrong(format!("found published series {value}, expected none, as the figure has no series"));
+            };
             let known = self.experiment.values_of(first).unwrap_or_default();
             if !known.iter().any(|k| same(k, value)) {
                 let known: Vec<_> = known.iter().map(ToString::to_string).collect();
                 return wrong(format!(
                     "found published series {value}, expected a value of {first:?}: {}",
-                    known.join(", ")
+                    listed(&known)
                 ));
             }
         }

@@ -79,7 +79,7 @@ impl Experiment {
     /// It cannot be read, or says something that cannot be; file and line are named.
     pub fn load(root: &Path, name: &str, find: Finder) -> Result<Experiment> {
         let file = format!("experiments/{name}/experiment.toml");
-        let text = std::fs::read_to_string(root.join(&file)).with_context(|| format!("cannot read {file}"))?;
+        let text = strata_sim::input::text(&root.join(&file)).with_context(|| format!("cannot read {file}"))?;
         Experiment::parse(name, &file, &text, find)
     }
 
@@ -88,16 +88,27 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::load`].
     pub fn parse(name: &str, file: &str, text: &str, find: Finder) -> Result<Experiment> {
+        Experiment::parse_placed(name, file, text, find, &|line| format!("{file} line {line}"))
+    }
+
+    /// The same, with words of the caller's for a line of the text in messages.
+    pub(crate) fn parse_placed(
+        name: &str,
+        file: &str,
+        text: &str,
+        find: Finder,
+        place: &dyn Fn(usize) -> String,
+    ) -> Result<Experiment> {
         let line = |at: usize| text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
         let raw: schema::File = match toml::from_str(text) {
             Ok(raw) => raw,
             Err(e) => {
-                let place = e.span().map_or_else(String::new, |s| format!(" line {}", line(s.start)));
-                bail!("{file}{place}: {}", e.message().trim_end().replace('\n', " "));
+                let place = e.span().map_or_else(|| file.to_owned(), |s| place(line(s.start)));
+                bail!("{place}: {}", e.message().trim_end().replace('\n', " "));
             }
         };
         checked::experiment(name, file, raw, find).map_err(|(at, reason)| match at {
-            Some(at) => anyhow::anyhow!("{file} line {}: {reason}", line(at)),
+            Some(at) => anyhow::anyhow!("{}: {reason}", place(line(at))),
             None => anyhow::anyhow!("{file}: {reason}"),
         })
     }
@@ -163,6 +174,14 @@ impl Experiment {
     }
 }
 
+/// Words with commas between, for messages.
+pub(crate) fn listed<S: AsRef<str>>(words: &[S]) -> String {
+    if words.is_empty() {
+        return "none".into();
+    }
+    words.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
+}
+
 /// The experiments of a project that the laboratory runs, in order of name.
 ///
 /// # Errors
@@ -192,7 +211,7 @@ pub fn resolve(root: &Path, name: &str) -> Result<String> {
     let meant: Vec<_> = all.iter().filter(|n| n.split('-').next() == Some(name)).collect();
     match meant.as_slice() {
         [one] => Ok((*one).clone()),
-        [] => bail!("experiment {name:?} is not known; there are: {}", all.join(", ")),
+        [] => bail!("experiment {name:?} is not known; there are: {}", listed(&all)),
         several => bail!("{name} is the number of {} experiments: name one of them in full", several.len()),
     }
 }

@@ -5,12 +5,12 @@ use std::process::{Command, Output};
 
 const NAME: &str = "001-split-model";
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// A project with one of the real experiments.
-fn project() -> tempfile::TempDir {
+pub(crate) fn project() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let file = format!("experiments/{NAME}/experiment.toml");
     std::fs::create_dir_all(dir.path().join(&file).parent().unwrap()).unwrap();
@@ -18,7 +18,7 @@ fn project() -> tempfile::TempDir {
     dir
 }
 
-fn lab(root: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn lab(root: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_strata-lab")).args(arguments).current_dir(root).output().unwrap()
 }
 

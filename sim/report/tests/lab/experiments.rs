@@ -77,6 +77,8 @@ fn what_is_wrong_is_said_with_its_line() {
         ("depth = [1, 2.5]", "depth = 1\n[[zip]]\ndepth = [1]", "found axis \"depth\" again"),
         ("quick = true", "seeds = []", "x.toml line 6: found no seed"),
         ("quick = true", "seeds = [1, 1]", "x.toml line 6: found seed 1 twice"),
+        ("quick = true", "repetitions = 1000000000", "seeds and repetitions give more than 10000000 points"),
+        ("quick = true", "seeds = [1, 2]\nrepetitions = 4294967295", "give more than 10000000 points"),
         ("quick = true", "repetitions = 0", "x.toml line 6: found 0 repetitions"),
         (
             "y = [\"height\"]",
@@ -101,6 +103,25 @@ fn what_is_wrong_is_said_with_its_line() {
         ("absolute = 0.01", "absolute = 0.01\nat_least = 1", "expected either expect"),
         ("at_least = 1.5", "at_least = 1.5\nfitted = true\ngate = true", "what was fitted validates nothing"),
         ("at_least = 1.5", "at_least = 1.5\ndifference_to = { depth = 1 }", "relative_to and difference_to"),
+        (
+            "expect = 0.36",
+            "expect = nan",
+            "x.toml line 23: check \"lowest share\": found expect = NaN, expected a finite number",
+        ),
+        ("absolute = 0.01", "percent = inf", "found percent = inf, expected a finite number"),
+        ("absolute = 0.01", "absolute = inf", "found absolute = inf, expected a finite number"),
+        ("at_least = 1.5", "at_least = nan", "found at_least = NaN, expected a finite number"),
+        ("at_least = 1.5", "at_most = inf", "found at_most = inf, expected a finite number"),
+        (
+            "series = [\"depth\"]",
+            "lines = [{ label = 'a', y = nan }]",
+            "figure \"height\": found y of a line = NaN, expected a finite number",
+        ),
+        (
+            "series = [\"depth\"]",
+            "published = [{ label = 'a', series = 1, points = [[0.0, 1.0]] }]",
+            "found published series 1, expected none, as the figure has no series",
+        ),
         ("reduce = \"min\"", "reduce = \"least\"", "unknown variant `least`"),
     ] {
         let error = refused(from, to);
@@ -131,6 +152,8 @@ fn a_number_is_enough_to_name_an_experiment() {
     assert_eq!(resolve("901").unwrap(), crate::project::NAME);
     assert_eq!(resolve("901-bowl").unwrap(), crate::project::NAME);
     assert!(resolve("90").unwrap_err().contains("there are: 901-bowl"));
+    std::fs::remove_dir_all(project.root().join("experiments/901-bowl")).unwrap();
+    assert!(resolve("90").unwrap_err().ends_with("there are: none"));
 }
 
 #[test]

@@ -7,9 +7,11 @@ mod bowl;
 mod project;
 
 mod cluster;
+mod command;
 mod experiments;
 mod figures;
 mod promotions;
+mod replays;
 mod reports;
 mod runs;
 mod traces;

@@ -3,9 +3,9 @@
 use crate::bowl::EVALUATED;
 use crate::project::{NAME, PLAIN, Project, noisy};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use strata_report::result::{self, Files};
-use strata_report::run::{self, Ended, Shard};
+use strata_report::run::{self, Ended, How, Shard};
 
 /// Tests that count evaluations have the counter to themselves only if they take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -50,6 +50,26 @@ fn shards_joined_are_the_run_of_one_machine() {
     shared.run_with(2, Shard { index: 2, of: 3 }, usize::MAX).unwrap();
     let merged = run::merge(shared.root(), &experiment, &base).unwrap();
     assert_eq!(files(&shared, &merged), want);
+}
+
+#[test]
+fn a_shard_that_begins_anew_leaves_the_parts_of_others() {
+    let _turn = TURN.lock();
+    let project = Project::new(PLAIN);
+    let experiment = project.experiment();
+    let base = project.root().join("target/experiments");
+    // Points that another division of the work did as well: what begins anew takes none of them over.
+    for (index, of) in [(1, 3), (1, 2), (2, 2)] {
+        project.run_with(1, Shard { index, of }, usize::MAX).unwrap();
+    }
+    let before = EVALUATED.load(Ordering::Relaxed);
+    let stop = AtomicBool::new(false);
+    let shard = Shard { index: 2, of: 2 };
+    let how = How { jobs: 1, shard, parts: base.clone(), fresh: true, stop: &stop, progress: &|_, _| {} };
+    let Ended::Shard { points, dir } = run::run(project.root(), &experiment, &how).unwrap() else { panic!() };
+    assert_eq!((points, EVALUATED.load(Ordering::Relaxed) - before), (26, 26));
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 3);
+    run::merge(project.root(), &experiment, &base).unwrap();
 }
 
 #[test]

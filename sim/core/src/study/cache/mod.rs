@@ -63,7 +63,7 @@ const AXES: &[Described] = &[
         "",
         "uniform (the default): each slot holds any expert; bytes: as much memory, each takes its own size",
     ),
-    axis("experts.policy", "", "Which experts are resident; belady and infinite are bounds"),
+    axis("experts.policy", "", "Which experts are resident; belady knows the future, infinite is a bound"),
     axis("experts.slots", "experts", "Room for so many of the largest experts; what fits on the machine unless given"),
     axis("experts.vram", "MiB", "Room as memory, instead of experts.slots"),
     axis("experts.scope", "", "global or per-layer"),

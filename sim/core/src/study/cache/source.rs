@@ -3,6 +3,7 @@
 use super::shared::Shared;
 use crate::check::invalid;
 use crate::error::SimError;
+use crate::input::text;
 use crate::presets::parse;
 use crate::replay::{Accesses, LruCurve, RoundSpan, StartState, check, popularity};
 use crate::study::Inputs;
@@ -229,10 +230,6 @@ impl Sources {
             Ok(Arc::new(Loaded::new(&params.generate()?, None)?))
         })
     }
-}
-
-fn text(path: &Path) -> Result<String, SimError> {
-    std::fs::read_to_string(path).map_err(|source| SimError::Io { path: path.display().to_string(), source })
 }
 
 /// A file's name without its ending, as the axis `source` has it.
