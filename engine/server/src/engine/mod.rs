@@ -2,7 +2,7 @@
 //!
 //! The model lives on threads of its own. Whoever submits puts a job into a queue that is fair between clients and has a
 //! bound; a thread takes it, sends its events through the job's channel, and looks after each round and each chunk of a
-//! prompt whether anybody still listens. See [`worker`] for how several answers are made at once.
+//! prompt whether anybody still listens. `worker.rs` says how several answers are made at once.
 
 mod board;
 mod desk;
