@@ -16,6 +16,8 @@ pub(crate) struct Writer<'e> {
     decoder: StreamDecoder,
     /// Shows thinking and what opens and closes it as text too.
     all: bool,
+    /// The token that closes thinking.
+    close: Option<u32>,
     thinking_now: bool,
     /// Between the end of thinking and the first visible character, blank lines are the template's, not the answer's.
     skip_blank: bool,
@@ -32,6 +34,7 @@ impl<'e> Writer<'e> {
             tokenizer: engine.tokenizer(),
             decoder: engine.tokenizer().stream_decoder(control),
             all: params.show_control,
+            close: engine.think_ids().map(|(_, close)| close),
             thinking_now: guide.thinking() && !params.show_control,
             skip_blank: false,
             thinking: String::new(),
@@ -75,6 +78,12 @@ impl<'e> Writer<'e> {
             Part::SaidAtOnce if !self.all => {
                 self.flush(on_event);
                 self.thinking_now = false;
+            }
+            // A model whose thinking was cut short by its budget may close it once more.
+            _ if !self.all && !self.thinking_now && self.close == Some(token) => {
+                self.flush(on_event);
+                self.skip_blank = true;
+                return;
             }
             _ => {}
         }

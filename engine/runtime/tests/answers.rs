@@ -159,6 +159,22 @@ fn a_budget_closes_the_thinking() {
 }
 
 #[test]
+fn a_thought_that_was_cut_short_and_is_closed_once_more_leaves_no_mark() {
+    let engine = nano_with_draft_layer();
+    let asked = prompt(&engine, "<|im_start|>user\nWhat is 7 plus 9?<|im_end|>\n<|im_start|>assistant\n<think>\n");
+    let (_, close) = engine.think_ids().unwrap();
+    let mut twice = false;
+    for budget in 1..12 {
+        let params = GenerateParams { think_budget: Some(budget), ..greedy(60) };
+        let (cut, events) = answer(&mut engine.session(256, 64), &asked, &params);
+        twice |= cut.tokens.iter().filter(|&&t| t == close).count() > 1;
+        assert!(!cut.text.contains("</think>"), "{cut:?}");
+        assert!(!events.iter().any(|e| e.contains("</think>")), "{events:?}");
+    }
+    assert!(twice, "no thought was closed twice");
+}
+
+#[test]
 fn a_call_of_a_tool_ends_the_thinking() {
     let engine = engine(&tiny_that_chats());
     let id = |literal: &str| engine.tokenizer().id_of(literal).unwrap();

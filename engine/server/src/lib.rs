@@ -53,8 +53,13 @@ use backend::Backend;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+/// How often a server that is to stop looks whether anything is still answered, and how often it must see nothing.
+const LOOK: Duration = Duration::from_millis(100);
+const QUIET: u32 = 5;
 
 /// What every handler has.
 #[derive(Clone)]
@@ -87,6 +92,7 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let grace = options.grace;
     let (stopping, mut stopped) = watch::channel(false);
+    let busy = Arc::clone(&backend);
     let service = assemble(backend, options, stopped.clone()).into_make_service_with_connect_info::<SocketAddr>();
     let signal = async move {
         stop.await;
@@ -98,7 +104,18 @@ pub async fn serve(
         () = async {
             // An error means that the sender is gone, which it is only once serving ended.
             let _ = stopped.wait_for(|&stopped| stopped).await;
-            tokio::time::sleep(grace).await;
+            let _ = tokio::time::timeout(grace, idle(&*busy)).await;
         } => Ok(()),
+    }
+}
+
+/// Waits until nothing is answered any more, and what was answered had time to be sent: requests that are only half
+/// there are not waited for.
+async fn idle(backend: &dyn Backend) {
+    let mut quiet = 0;
+    while quiet < QUIET {
+        tokio::time::sleep(LOOK).await;
+        let queue = backend.status().queue;
+        quiet = if queue.waiting + queue.running == 0 { quiet + 1 } else { 0 };
     }
 }

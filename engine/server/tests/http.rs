@@ -342,4 +342,13 @@ fn stopping_lets_answers_end_and_waits_no_longer_than_told() {
     server.ask_to_stop();
     server.wait();
     assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
+    // A request that is half there is not waited for.
+    let mut server = Server::start(Scripted::always(slow(1)), |o| o.grace = Duration::from_secs(60));
+    let mut half = server.connect();
+    half.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{").unwrap();
+    server.get("/health");
+    let start = Instant::now();
+    server.ask_to_stop();
+    server.wait();
+    assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
 }

@@ -120,6 +120,7 @@ fn what_cannot_be_is_said_before_a_model_is_read() {
     for (args, code, want) in [
         (&["--host", "0.0.0.0"][..], 2, "since no key is asked for"),
         (&["--host", "nowhere"], 2, "an address of this machine"),
+        (&["--api-key", "k,é"], 2, "--api-key is \"(not shown)\", expected visible ASCII characters"),
         (&["--port", "65536"], 2, "--port is \"65536\", expected a whole number from 0 to 65535"),
         (&["--port", &port], 1, "cannot listen on 127.0.0.1:"),
         (&["--model", "/nonexistent.gguf"], 1, "/nonexistent.gguf"),

@@ -59,9 +59,9 @@ pub static ALLOW_HOST: Knob = Knob {
     env: "STRATA_ALLOW_HOST",
     kind: Kind::Text,
     help: "Further names by which the server may be called; several with commas between them",
-    long_help: "Requests that name another host are refused, so that a web page cannot reach the server through a name of its \
-                own that it points here.",
-    unset: Some("localhost and the addresses of this machine"),
+    long_help: "Requests without a key that name another host are refused, so that a web page cannot reach the server through \
+                a name of its own that it points here.",
+    unset: Some("localhost, and numbers such as 192.168.1.5"),
     ..OURS
 };
 
@@ -72,7 +72,7 @@ pub static ALLOW_ORIGIN: Knob = Knob {
     env: "STRATA_ALLOW_ORIGIN",
     kind: Kind::Text,
     help: "Web pages from elsewhere that may use the server, such as https://example.org; commas between",
-    unset: Some("the server's own pages"),
+    unset: Some("the server's own pages and those of this machine"),
     ..OURS
 };
 

@@ -7,6 +7,7 @@ use crate::blocking::blocking;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
 use axum::response::IntoResponse;
 use serde_json::{Map, Value};
 
@@ -22,19 +23,22 @@ impl FromRequest<App> for Body {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, app).await.map_err(|rejection| {
-            let status = rejection.into_response().status();
-            match status {
-                StatusCode::PAYLOAD_TOO_LARGE => {
-                    let limit = app.options.body_limit;
-                    ApiError::new(
-                        status,
-                        format!("the body is larger than {limit} bytes, which is all that the server takes"),
-                    )
-                }
+        let too_large = || {
+            let limit = app.options.body_limit;
+            let message = format!("the body is larger than {limit} bytes, which is all that the server takes");
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+        };
+        // Said before anything is read; a body that does not say its length is measured as it comes.
+        let said =
+            request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<u64>().ok());
+        if said.is_some_and(|said| said > app.options.body_limit as u64) {
+            return Err(too_large());
+        }
+        let bytes =
+            Bytes::from_request(request, app).await.map_err(|rejection| match rejection.into_response().status() {
+                StatusCode::PAYLOAD_TOO_LARGE => too_large(),
                 _ => ApiError::new(StatusCode::BAD_REQUEST, "the body broke off or was sent in bad chunks"),
-            }
-        })?;
+            })?;
         if bytes.len() < LARGE {
             return Ok(Body(object(&bytes)?));
         }

@@ -21,7 +21,7 @@ pub(crate) fn origin_allowed(origin: &str, host: Option<&str>, allowed: &[String
         return listed;
     };
     let name = name(authority).to_ascii_lowercase();
-    let loopback = is_local(&name) || literal(&name).is_some_and(|a| a.is_loopback());
+    let loopback = (is_local(&name) || literal(&name).is_some_and(|a| a.is_loopback())) && has_fit_port(authority);
     listed || loopback || host.is_some_and(|h| h.eq_ignore_ascii_case(authority))
 }
 
@@ -31,6 +31,12 @@ fn name(host: &str) -> &str {
         return rest.split_once(']').map_or(host, |(address, _)| address);
     }
     host.split_once(':').map_or(host, |(name, _)| name)
+}
+
+/// Whether what stands behind the name is a port or nothing.
+fn has_fit_port(authority: &str) -> bool {
+    let behind = authority.rsplit_once(']').map_or(authority, |(_, behind)| behind);
+    behind.split_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok())
 }
 
 fn is_local(name: &str) -> bool {
@@ -68,7 +74,15 @@ mod tests {
             assert!(origin_allowed(origin, Some("127.0.0.1:8080"), &allowed), "{origin}");
         }
         assert!(origin_allowed("http://192.168.1.5:8080", Some("192.168.1.5:8080"), &[]), "its own page");
-        for origin in ["https://evil.example", "null", "http://192.168.1.6:8080", "http://localhost.evil.example", ""] {
+        for origin in [
+            "https://evil.example",
+            "null",
+            "http://192.168.1.6:8080",
+            "http://localhost.evil.example",
+            "http://127.0.0.1:20601.evil.example",
+            "http://[::1]:1.evil.example",
+            "",
+        ] {
             assert!(!origin_allowed(origin, Some("127.0.0.1:8080"), &allowed), "{origin}");
         }
     }

@@ -197,6 +197,8 @@ impl Parser {
             }
             State::Json => self.close(out),
             _ if whole => self.close(out),
+            // Of a call that a limit cut before its function was named there is nothing to tell.
+            _ if cut && !self.announced => self.drop_raw(),
             _ => {
                 if self.announced && matches!(self.state, State::Between) {
                     self.buffer.clear();
@@ -480,6 +482,12 @@ impl Parser {
             self.buffer.clear();
         }
         self.show(Piece::End, out);
+    }
+
+    fn drop_raw(&mut self) {
+        self.state = State::Outside;
+        self.buffer.clear();
+        self.raw.clear();
     }
 
     fn skip_space(&mut self) {

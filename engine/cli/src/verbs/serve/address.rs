@@ -26,6 +26,10 @@ impl Address {
                 ConfigError::value("--host", word, "an address of this machine, such as 127.0.0.1, ::1 or 0.0.0.0")
             })?,
         };
+        if server.api_keys.iter().any(|key| !key.bytes().all(|b| b.is_ascii_graphic() || b == b' ')) {
+            let expected = "visible ASCII characters, which are all that a header can bring";
+            return Err(ConfigError::value("--api-key", "(not shown)", expected).into());
+        }
         if !ip.is_loopback() && server.api_keys.is_empty() && !server.insecure {
             let expected = "127.0.0.1, since no key is asked for: --api-key asks for one, --insecure lets anybody in";
             return Err(ConfigError::value("--host", word, expected).into());

@@ -162,6 +162,15 @@ fn a_call_that_is_cut_is_left_as_it_is() {
 }
 
 #[test]
+fn a_call_that_is_cut_before_it_names_a_function_says_nothing() {
+    let whole = "<tool_call>\n<function=f>\n<parameter=code>\nabc";
+    let named = whole.find("f>").expect("there");
+    for (at, _) in whole.char_indices().filter(|&(at, _)| at > "<tool_call>".len() && at <= named) {
+        assert_eq!(read(&whole[..at], true, 3, true).0, [], "{at}");
+    }
+}
+
+#[test]
 fn a_call_that_goes_wrong_is_broken_and_the_rest_is_text() {
     let answer = "<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\n<parameter=>\n</tool_call>";
     let (seen, broken) = read(answer, true, 4, false);
