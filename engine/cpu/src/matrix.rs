@@ -76,7 +76,7 @@ impl<'a> Weights<'a> {
 }
 
 /// The blocks in which activations are quantised beside weights of this type; `None` for float weights.
-pub(crate) fn block_for(ty: GgmlType) -> Option<Block> {
+pub fn block_for(ty: GgmlType) -> Option<Block> {
     units::layout(ty).map(|layout| if layout.values == LONG_BLOCK { Block::Long } else { Block::Short })
 }
 

@@ -34,6 +34,11 @@ impl Rope {
 }
 
 impl Rotation {
+    /// The cosine and the sine of each rotated pair.
+    pub fn cos_sin(&self) -> &[(f32, f32)] {
+        &self.cos_sin
+    }
+
     /// Rotates the first dimensions of every head of `head_dim` values in place; dimension `i` pairs with
     /// `i + n_rot / 2`.
     pub fn apply(&self, isa: Isa, x: &mut [f32], head_dim: usize) {

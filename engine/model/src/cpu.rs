@@ -68,6 +68,7 @@ impl Ops for CpuOps {
     type Experts = Experts;
     type Cache = Cache;
     type Selection = Vec<Selection>;
+    type Kept = ();
 
     fn zeros(&self, len: usize) -> Rows {
         vec![0.0; len].into()
@@ -145,7 +146,7 @@ impl Ops for CpuOps {
         cache.capacity() * size_of::<f32>()
     }
 
-    fn nonfinite(&self, buf: &Rows, row_len: usize) -> Option<(usize, &'static str)> {
+    fn nonfinite(&self, buf: &Rows, row_len: usize, _place: &dyn Fn() -> String) -> Option<(usize, &'static str)> {
         let at = elementwise::first_beyond(&self.cpu, buf, LARGEST)?;
         let value = match buf[at] {
             v if v.is_nan() => "NaN",

@@ -44,6 +44,9 @@ pub enum Error {
         /// Rows of the window.
         rows: usize,
     },
+    /// The device failed, such as for want of memory, and does nothing any more.
+    #[error("{0}")]
+    Device(String),
     /// The state was left unusable by an earlier failure or is not in the condition that the call needs, or a snapshot
     /// is of another history.
     #[error("{0}")]

@@ -56,9 +56,9 @@ impl Observer for Silent {}
 /// A model on a device.
 pub struct Model<O: Ops> {
     config: ModelConfig,
-    weights: Weights<O>,
+    pub(crate) weights: Weights<O>,
     ops: O,
-    rope: Rope,
+    pub(crate) rope: Rope,
     hash: Option<NgramHash>,
     /// The n-gram table as the file holds it, for reading ahead.
     table: Option<Tensor>,
@@ -74,6 +74,7 @@ impl<O: Ops> Model<O> {
         let config = ModelConfig::from_gguf(gguf)?;
         let loader = Loader::new(gguf, &config, &ops);
         let weights = loader.load(progress)?;
+        ops.failure().map_or(Ok(()), Err)?;
         let mut warnings = config.warnings.clone();
         warnings.extend(loader.unknown());
         Ok(Model {
@@ -133,7 +134,7 @@ impl<O: Ops> Model<O> {
     }
 
     /// The n-gram rows of each of `tokens` behind `before`.
-    fn ngram_rows(&self, before: &[u32], tokens: &[u32]) -> Vec<u64> {
+    pub(crate) fn ngram_rows(&self, before: &[u32], tokens: &[u32]) -> Vec<u64> {
         let Some(hash) = &self.hash else { return Vec::new() };
         // Only the last few predecessors enter the hash.
         let reach = hash.config().longest - 1;
@@ -164,6 +165,16 @@ impl<O: Ops> Model<O> {
         self.admit(state, tokens)?;
         if tokens.is_empty() {
             return Ok(Output { logits: Vec::new(), residual: self.ops.zeros(0) });
+        }
+        if tokens.len() <= self.ops.quick_rows() {
+            let mut output = O::verify(self, state, tokens, observer)?;
+            self.commit(state, tokens.len())?;
+            match want {
+                Want::Nothing => output.logits.clear(),
+                Want::Last => drop(output.logits.drain(..(tokens.len() - 1) * self.config.vocab)),
+                Want::All => {}
+            }
+            return Ok(output);
         }
         state.broken = true;
         let output = self.pass(state, tokens, want, observer, None)?;
@@ -238,7 +249,7 @@ impl<O: Ops> Model<O> {
             Want::Last => self.logits(&ops.tail(&r, c.residual_len()), first + tokens.len() - 1)?,
             Want::All => self.logits(&r, first)?,
         };
-        Ok(Output { logits, residual: r })
+        ops.failure().map_or(Ok(Output { logits, residual: r }), Err)
     }
 
     /// The embeddings of tokens, `[rows][hidden]`.
@@ -294,13 +305,13 @@ impl<O: Ops> Model<O> {
     }
 
     /// Whether the residual streams are numbers.
-    pub(crate) fn check(&self, r: &O::Buf, first: usize, place: impl FnOnce() -> String) -> Result<()> {
+    pub(crate) fn check(&self, r: &O::Buf, first: usize, place: impl Fn() -> String) -> Result<()> {
         self.check_rows(r, self.config.residual_len(), first, place)
     }
 
     /// Whether rows of this length are numbers. Choices are made on them, and a choice hides what it was made on.
-    fn check_rows(&self, rows: &O::Buf, len: usize, first: usize, place: impl FnOnce() -> String) -> Result<()> {
-        match self.ops.nonfinite(rows, len) {
+    fn check_rows(&self, rows: &O::Buf, len: usize, first: usize, place: impl Fn() -> String) -> Result<()> {
+        match self.ops.nonfinite(rows, len, &place) {
             None => Ok(()),
             Some((row, value)) => Err(Error::NonFinite { value, place: place(), position: first + row }),
         }

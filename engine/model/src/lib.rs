@@ -1,7 +1,7 @@
 //! qwen4exp, the architecture of Qwen3.8-Flash-Next: its forward pass and the state it carries.
 //!
 //! The pass is written once, in [`Model::forward`], over the operations of [`Ops`]; [`CpuOps`] performs them on the
-//! CPU. Everything that must survive from one token to the next, and be rolled back when tokens are taken back, lives
+//! CPU, [`CudaOps`] on a GPU, with the same bits. Everything that must survive from one token to the next, and be rolled back when tokens are taken back, lives
 //! in one [`State`].
 //!
 //! ```no_run
@@ -28,6 +28,7 @@
 
 mod config;
 mod cpu;
+mod cuda;
 mod draft;
 mod error;
 mod fingerprint;
@@ -43,6 +44,7 @@ mod window;
 
 pub use config::{ARCHITECTURE, Attention, Delta, Indexer, LayerKind, ModelConfig, NgramConfig};
 pub use cpu::CpuOps;
+pub use cuda::{CudaOps, ExpertPlace};
 pub use draft::{
     Candidates, Draft, DraftLayer, DraftLimits, DraftSnapshot, DraftState, HiddenNorm, check_draft_layer,
     draft_from_safetensors, pack_draft,

@@ -1,6 +1,8 @@
 //! The operations the forward pass is made of.
 
 use crate::error::Result;
+use crate::forward::{Model, Observer, Output};
+use crate::state::State;
 use strata_cpu::attention::AttentionShape;
 use strata_cpu::delta::DeltaShape;
 use strata_cpu::rope::Rope;
@@ -64,6 +66,35 @@ pub trait Ops {
     type Cache;
     /// The positions each row attends to.
     type Selection;
+    /// What a device keeps with a state, such as recorded passes over it.
+    type Kept: Default;
+
+    /// Reads a window as [`Model::verify`] promises, the tokens being admitted and at least one.
+    ///
+    /// # Errors
+    /// A value stopped being a number, or the device failed. The state is unchanged.
+    fn verify(
+        model: &Model<Self>,
+        state: &mut State<Self>,
+        tokens: &[u32],
+        observer: &mut dyn Observer,
+    ) -> Result<Output<Self>>
+    where
+        Self: Sized,
+    {
+        model.verify_step_by_step(state, tokens, observer)
+    }
+
+    /// Windows of up to so many rows are faster than a plain pass; 0 if they are not.
+    fn quick_rows(&self) -> usize {
+        0
+    }
+
+    /// What failed first on the device, after which results are worth nothing. Asked at the end of a pass, and after
+    /// loading.
+    fn failure(&self) -> Option<crate::error::Error> {
+        None
+    }
 
     // Moving things onto and off the device.
 
@@ -73,6 +104,10 @@ pub trait Ops {
     fn upload(&self, values: &[f32]) -> Self::Buf;
     /// A copy of device values.
     fn download(&self, buf: &Self::Buf) -> Vec<f32>;
+    /// Makes `to` a copy of `from`, in place if it can: a device may know a buffer by its address.
+    fn assign(&self, to: &mut Self::Buf, from: &Self::Buf) {
+        *to = self.duplicate(from);
+    }
     /// A copy on the device.
     fn duplicate(&self, buf: &Self::Buf) -> Self::Buf;
     /// The last `len` values of a buffer.
@@ -109,7 +144,8 @@ pub trait Ops {
     /// Bytes of memory that a cache holds, its room for further rows included.
     fn cache_bytes(&self, cache: &Self::Cache) -> usize;
     /// Index of the first row, of `row_len` values, that holds no number or one whose square is none, and what it holds.
-    fn nonfinite(&self, buf: &Self::Buf, row_len: usize) -> Option<(usize, &'static str)>;
+    /// A device that cannot tell yet keeps `place` until it can.
+    fn nonfinite(&self, buf: &Self::Buf, row_len: usize, place: &dyn Fn() -> String) -> Option<(usize, &'static str)>;
 
     // Dense operations.
 

@@ -144,7 +144,7 @@ impl<O: Ops> Model<O> {
     /// The state is unusable after a failed pass or has a window that is not committed, or `out` fails.
     pub fn save_state(&self, state: &State<O>, out: &mut dyn Write) -> Result<()> {
         // Spelt out so that a new part of a state is not forgotten here.
-        let State { tokens, stamps: _, next_stamp: _, layers, ngram, capacity: _, broken, window: _ } = state;
+        let State { tokens, stamps: _, next_stamp: _, layers, ngram, capacity: _, broken, window: _, kept: _ } = state;
         if *broken {
             return Err(Error::State("a state left by a failed pass cannot be saved"));
         }
@@ -196,7 +196,7 @@ impl<O: Ops> Model<O> {
         for layer in &mut state.layers {
             match layer {
                 LayerState::Delta { conv, state } => {
-                    *conv = self.take(l.conv, input)?;
+                    self.ops().assign(conv, &self.take(l.conv, input)?);
                     *state = self.take(l.state, input)?;
                 }
                 LayerState::Attention { keys, values, index } => {

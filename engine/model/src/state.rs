@@ -34,6 +34,8 @@ pub struct State<O: Ops> {
     pub(crate) broken: bool,
     /// A window that was read and not committed: its rows are in the caches and nowhere else.
     pub(crate) window: Window<O>,
+    /// What the device keeps with it.
+    pub(crate) kept: O::Kept,
 }
 
 /// A point that a [`State`] can return to.
@@ -89,6 +91,7 @@ impl<O: Ops> State<O> {
             capacity,
             broken: false,
             window: Window::new(),
+            kept: O::Kept::default(),
         }
     }
 
@@ -162,13 +165,15 @@ impl<O: Ops> State<O> {
             if let LayerState::Delta { conv, state } = layer
                 && let Some((saved_conv, saved_state)) = saved.next()
             {
-                *conv = ops.duplicate(saved_conv);
-                *state = ops.duplicate(saved_state);
+                ops.assign(conv, saved_conv);
+                ops.assign(state, saved_state);
             }
         }
         self.cut_caches(config, ops, snapshot.len);
         self.window.clear();
-        self.ngram = snapshot.ngram.as_ref().map(|n| ops.duplicate(n));
+        if let (Some(ngram), Some(saved)) = (&mut self.ngram, &snapshot.ngram) {
+            ops.assign(ngram, saved);
+        }
         self.tokens.truncate(snapshot.len);
         self.stamps.truncate(snapshot.len);
         self.broken = false;

@@ -26,7 +26,7 @@ const ROOM: usize = 8;
 
 /// A window that was read and not committed, and the buffers of windows, which serve again and again.
 pub(crate) struct Window<O: Ops> {
-    tokens: Vec<u32>,
+    pub(crate) tokens: Vec<u32>,
     /// Rows that the buffers have room for; none before the first window, so that states without one pay nothing.
     room: usize,
     /// For each layer, if it is a delta-net layer.
@@ -75,10 +75,10 @@ impl<O: Ops> Window<O> {
         self.ngram.as_mut()
     }
 
-    /// Makes room for windows of so many rows. It is kept.
-    fn reserve(&mut self, config: &ModelConfig, ops: &O, rows: usize) {
+    /// Makes room for windows of so many rows, which is kept. Whether that took new buffers.
+    pub(crate) fn reserve(&mut self, config: &ModelConfig, ops: &O, rows: usize) -> bool {
         if rows <= self.room {
-            return;
+            return false;
         }
         // The old buffers go before the new ones come.
         *self = Window::new();
@@ -96,6 +96,7 @@ impl<O: Ops> Window<O> {
         self.layers = config.layers.iter().map(notes).collect();
         self.ngram = config.ngram.as_ref().map(|_| ops.zeros(room * config.residual_len()));
         self.room = room;
+        true
     }
 }
 
@@ -115,6 +116,16 @@ impl<O: Ops> Model<O> {
         if tokens.is_empty() {
             return Err(Error::State("a window has at least one token"));
         }
+        O::verify(self, state, tokens, observer)
+    }
+
+    /// [`Model::verify`] by one operation after another.
+    pub(crate) fn verify_step_by_step(
+        &self,
+        state: &mut State<O>,
+        tokens: &[u32],
+        observer: &mut dyn Observer,
+    ) -> Result<Output<O>> {
         let mut window = std::mem::replace(&mut state.window, Window::new());
         window.reserve(self.config(), self.ops(), tokens.len());
         state.broken = true;

@@ -1,0 +1,214 @@
+// Norms, rotations, gates and sums over rows of floats.
+//
+// Where a kernel takes `window` and `first`, the position of the window's first row is the word at `window`, so that a
+// captured graph serves every round, or `first` if there is none.
+#include "common.cuh"
+
+// y = x / sqrt(mean(x²) + eps) * gamma for parts of `width` values; part p has the gammas of part p mod `groups`.
+// Grid: one block per part. Block: any multiple of 32 threads.
+KERNEL group_norm(const float* x, const float* gamma, float* y, u32 width, u32 groups, float eps) {
+    __shared__ float shared;
+    x += (u64)blockIdx.x * width;
+    y += (u64)blockIdx.x * width;
+    gamma += (u64)(blockIdx.x % groups) * width;
+    // One warp adds, since 32 partial sums are the rule; the others wait.
+    if (threadIdx.x < WARP) {
+        float sum = dot_warp(x, x, width);
+        if (threadIdx.x == 0) shared = 1.0f / sqrtf(sum / (float)width + eps);
+    }
+    __syncthreads();
+    float scale = shared;
+    for (u32 i = threadIdx.x; i < width; i += blockDim.x) y[i] = x[i] * scale * gamma[i];
+}
+
+// Root-mean-square norm of a head in place by one warp.
+__device__ __forceinline__ void norm_head(float* x, const float* gamma, u32 dim, float eps) {
+    float scale = 1.0f / sqrtf(dot_warp(x, x, dim) / (float)dim + eps);
+    for (u32 i = threadIdx.x % WARP; i < dim; i += WARP) x[i] = x[i] * scale * gamma[i];
+}
+
+// Rotates the first `2 * half` values of a head in place by one warp; `turn` holds the cosine and the sine of each pair.
+__device__ __forceinline__ void rotate_head(float* x, const float2* turn, u32 half) {
+    __syncwarp();
+    for (u32 i = threadIdx.x % WARP; i < half; i += WARP) {
+        float a = x[i], b = x[i + half];
+        float cos = turn[i].x, sin = turn[i].y;
+        x[i] = fma_(a, cos, -(b * sin));
+        x[i + half] = fma_(b, cos, a * sin);
+    }
+}
+
+// Norm of each head with one gamma, then the row's rotation, `[rows][half]`, in place.
+// Grid and block: one warp per head of each row.
+KERNEL norm_rope(float* x, const float* gamma, const float2* rotations, u32 rows, u32 heads, u32 dim, u32 half, float eps) {
+    u32 head = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (head >= rows * heads) return;
+    x += (u64)head * dim;
+    norm_head(x, gamma, dim, eps);
+    rotate_head(x, rotations + (u64)(head / heads) * half, half);
+}
+
+// Appends the keys of the blocks of `block` positions that the window's rows complete: mean of their raw keys, norm,
+// rotation at the block's first position, of which `rotations` holds one for each such block. Grid and block: one warp per
+// block of positions, enough for all.
+KERNEL pool_blocks(const float* raw, float* blocks, const float* gamma, const float2* rotations, const u32* window,
+                   u32 first, u32 rows, u32 block, u32 dim, u32 half, float eps) {
+    first = position(window, first);
+    u32 n = (blockIdx.x * blockDim.x + threadIdx.x) / WARP, b = first / block + n;
+    if (b >= (first + rows) / block) return;
+    float* key = blocks + (u64)b * dim;
+    raw += (u64)b * block * dim;
+    for (u32 i = threadIdx.x % WARP; i < dim; i += WARP) {
+        float sum = 0.0f;
+        for (u32 r = 0; r < block; r++) sum += raw[(u64)r * dim + i];
+        key[i] = sum / (float)block;
+    }
+    __syncwarp();
+    norm_head(key, gamma, dim, eps);
+    rotate_head(key, rotations + (u64)n * half, half);
+}
+
+// Norm of each head with `gamma`, times sigmoid(z), in place. Grid and block: one warp per head.
+KERNEL gated_norm(float* x, const float* gamma, const float* z, u32 heads, u32 dim, float eps) {
+    u32 head = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (head >= heads) return;
+    x += (u64)head * dim;
+    z += (u64)head * dim;
+    norm_head(x, gamma, dim, eps);
+    for (u32 i = threadIdx.x % WARP; i < dim; i += WARP) x[i] *= sigmoid(z[i]);
+}
+
+// silu(x / divisor) in place. Grid and block: one thread per value.
+KERNEL silu_scaled(float* x, u32 n, float divisor) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = silu(x[i] / divisor);
+}
+
+// 2 sigmoid(x / divisor) in place. Grid and block: one thread per value.
+KERNEL inject_weights(float* x, u32 n, float divisor) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 2.0f * sigmoid(x[i] / divisor);
+}
+
+// The mean over streams of sigmoid(gate) * n. Grid and block: one thread per value of `out`, `[rows][width]`.
+KERNEL mix_streams(const float* gate, const float* n, float* out, u32 values, u32 streams, u32 width) {
+    u32 at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= values) return;
+    u64 from = (u64)(at / width) * streams * width + at % width;
+    float sum = 0.0f;
+    for (u32 s = 0; s < streams; s++, from += width) sum = fma_(sigmoid(gate[from]), n[from], sum);
+    out[at] = sum / (float)streams;
+}
+
+// r[stream] += a[stream] * y. Grid and block: one thread per value of `y`, `[rows][width]`.
+KERNEL add_to_streams(float* r, const float* a, const float* y, u32 values, u32 streams, u32 width) {
+    u32 at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= values) return;
+    u32 row = at / width;
+    u64 to = (u64)row * streams * width + at % width;
+    for (u32 s = 0; s < streams; s++, to += width) r[to] = fma_(a[row * streams + s], y[at], r[to]);
+}
+
+// x += y. Grid and block: one thread per value.
+KERNEL add(float* x, const float* y, u32 n) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += y[i];
+}
+
+// Each row of `width` values `times` times. Grid and block: one thread per value of `y`.
+KERNEL repeat(const float* x, float* y, u32 n, u32 width, u32 times) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[(u64)(i / (width * times)) * width + i % width];
+}
+
+// Heads of 2 * dim values into their halves. Grid and block: one thread per value of `a`.
+KERNEL split_heads(const float* x, float* a, float* b, u32 n, u32 dim) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    u64 from = (u64)(i / dim) * 2 * dim + i % dim;
+    a[i] = x[from];
+    b[i] = x[from + dim];
+}
+
+// Rows behind those of earlier windows. Grid and block: one thread per value of `rows`.
+KERNEL append(float* cache, const float* rows, const u32* window, u32 first, u32 n, u32 row_len) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) cache[(u64)position(window, first) * row_len + i] = rows[i];
+}
+
+// The n-gram module's gated value. Grid: one block per stream of each row. Block: any multiple of 32 threads.
+KERNEL ngram_gate(const float* k, const float* q, const float* v, float* out, u32 streams, u32 width) {
+    __shared__ float shared;
+    u64 at = (u64)blockIdx.x * width;
+    v += (u64)(blockIdx.x / streams) * width;
+    if (threadIdx.x < WARP) {
+        float s = dot_warp(k + at, q + at, width) / sqrtf((float)width);
+        float magnitude = fabsf(s);
+        float root = sqrtf(magnitude < 1e-6f ? 1e-6f : magnitude);
+        if (threadIdx.x == 0) shared = sigmoid(s == 0.0f ? 0.0f : copysignf(root, s));
+    }
+    __syncthreads();
+    float gate = shared;
+    for (u32 i = threadIdx.x; i < width; i += blockDim.x) out[at + i] = gate * v[i];
+}
+
+// Notes the first value that is no number or larger than `largest`: the least of `site << 48 | index << 2 | kind`, kinds
+// being 0 for NaN, 1 for infinity, 2 for too large. Grid and block: any.
+KERNEL nonfinite(const float* x, u64* found, u32 n, u32 site, float largest) {
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) {
+        float m = fabsf(x[i]);
+        if (!(m <= largest)) {
+            u64 kind = m != m ? 0 : isinf(m) ? 1 : 2;
+            atomicMin(found, (u64)site << 48 | i << 2 | kind);
+        }
+    }
+}
+
+// The `used` largest of each row of `experts` logits, best first, equal ones by lower index, and their softmax among
+// themselves. Grid: one block per row. Block: 32 threads. At most 1,024 experts.
+KERNEL route(const float* logits, u32* ids, float* weights, u32 experts, u32 used) {
+    logits += (u64)blockIdx.x * experts;
+    ids += (u64)blockIdx.x * used;
+    weights += (u64)blockIdx.x * used;
+    u32 lane = threadIdx.x, taken = 0;
+    float top = 0.0f, sum = 0.0f;
+    for (u32 n = 0; n < used; n++) {
+        float best = __int_as_float(0xff800000);
+        u32 at = 0xffffffffu;
+        for (u32 j = 0, i = lane; i < experts; j++, i += WARP) {
+            float v = logits[i];
+            if (!(taken >> j & 1) && (at == 0xffffffffu || v > best)) best = v, at = i;
+        }
+#pragma unroll
+        for (int width = 16; width > 0; width /= 2) {
+            float other = __shfl_xor_sync(ALL, best, width);
+            u32 there = __shfl_xor_sync(ALL, at, width);
+            bool better = there != 0xffffffffu && (at == 0xffffffffu || other > best || (other == best && there < at));
+            if (better) best = other, at = there;
+        }
+        // Without numbers lanes may disagree; the pass ends with an error then, and needs no more than an index in range.
+        at = __shfl_sync(ALL, at, 0);
+        best = lane0(best);
+        if (at % WARP == lane) taken |= 1u << (at / WARP);
+        if (n == 0) top = best;
+        float w = exp_(best - top);
+        sum += w;
+        if (lane == 0) ids[n] = at, weights[n] = w;
+    }
+    __syncwarp();
+    for (u32 n = lane; n < used; n += WARP) weights[n] /= sum;
+}
+
+// Puts each row's weight of the shared expert, sigmoid(opening), behind the weights of its `used` experts, and the numbers
+// of the results that they weigh: routed pairs have `place`, the shared expert's follow them. Grid and block: one thread
+// per row.
+KERNEL terms(const float* weights, const u32* place, const float* opening, u32* index, float* factor, u32 rows, u32 used) {
+    u32 t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t >= rows) return;
+    for (u32 n = 0; n < used; n++) {
+        index[t * (used + 1) + n] = place[t * used + n];
+        factor[t * (used + 1) + n] = weights[t * used + n];
+    }
+    index[t * (used + 1) + used] = rows * used + t;
+    factor[t * (used + 1) + used] = sigmoid(opening[t]);
+}

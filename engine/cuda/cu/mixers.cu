@@ -1,0 +1,131 @@
+// The delta-net layers: short convolution and gated delta rule.
+#include "common.cuh"
+
+// silu of a causal depthwise convolution over "history, then x"; `w` is `[taps][channels]`, the oldest tap first.
+// Grid and block: one thread per value.
+KERNEL conv_silu(const float* x, const float* w, const float* history, float* out, u32 rows, u32 channels, u32 taps,
+                 u32 dilation) {
+    u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= (u64)rows * channels) return;
+    u32 t = at / channels, c = at % channels, kept = (taps - 1) * dilation;
+    float sum = 0.0f;
+    for (u32 k = 0; k < taps; k++) {
+        u32 row = t + k * dilation;
+        float v = row < kept ? history[(u64)row * channels + c] : x[(u64)(row - kept) * channels + c];
+        sum = fma_(w[(u64)k * channels + c], v, sum);
+    }
+    out[at] = silu(sum);
+}
+
+// Moves a history of `kept` rows on behind `rows` rows of `x`. Grid and block: one thread per channel, which reads ahead
+// of where it writes.
+KERNEL conv_advance(float* history, const float* x, u32 rows, u32 channels, u32 kept) {
+    u32 c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= channels) return;
+    for (u32 r = 0; r < kept; r++) {
+        u32 from = r + rows;
+        history[(u64)r * channels + c] =
+            from < kept ? history[(u64)from * channels + c] : x[(u64)(from - kept) * channels + c];
+    }
+}
+
+// Brings queries and keys to unit length in place; queries are divided by the root of the width, too. `qkv` is
+// `[rows][channels]`, of which the first `2 * key_heads` heads are meant. Grid and block: one warp per head of each row.
+KERNEL unit_heads(float* qkv, u32 rows, u32 channels, u32 key_heads, u32 dim) {
+    u32 at = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (at >= rows * 2 * key_heads) return;
+    u32 head = at % (2 * key_heads);
+    float* x = qkv + (u64)(at / (2 * key_heads)) * channels + (u64)head * dim;
+    float factor = head < key_heads ? 1.0f / sqrtf((float)dim) : 1.0f;
+    float scale = factor / sqrtf(dot_warp(x, x, dim) + 1e-6f);
+    for (u32 i = threadIdx.x % WARP; i < dim; i += WARP) x[i] *= scale;
+}
+
+// The gated delta rule of one value head over `rows` tokens, for 32 columns of its state.
+//
+// Four threads share a column: thread (p, c) holds the state of keys p, p + 4, ... in registers, so the partial sums are
+// its own and the state is read once and written once, whatever the number of tokens. `keys`, `deltas` and `decays` take
+// what the tokens do to the state; the state is then left as it is (see strata_cpu::delta::scan_noting).
+// Grid: (value heads, columns / 32). Block: 128 threads, thread p * 32 + c.
+template <int DIM>
+__device__ __forceinline__ void scan(const float* qkv, const float* beta, const float* alpha, const float* a,
+                                     const float* dt, float* state, float* out, float* keys, float* deltas, float* decays,
+                                     u32 rows, u32 key_heads, u32 value_heads) {
+    constexpr int MINE = DIM / 4;
+    __shared__ float sums[4][32];
+    __shared__ float query[DIM], key[DIM];
+    u32 j = blockIdx.x, p = threadIdx.x / 32, lane = threadIdx.x % 32, c = blockIdx.y * 32 + lane;
+    bool live = c < DIM;
+    u32 channels = (2 * key_heads + value_heads) * DIM, head = j % key_heads;
+    state += (u64)j * DIM * DIM;
+    float s[MINE];
+#pragma unroll
+    for (int i = 0; i < MINE; i++) s[i] = live ? state[(u64)(4 * i + p) * DIM + c] : 0.0f;
+    for (u32 t = 0; t < rows; t++) {
+        const float* row = qkv + (u64)t * channels;
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < DIM; i += 128) {
+            query[i] = row[head * DIM + i];
+            key[i] = row[(key_heads + head) * DIM + i];
+            if (keys && blockIdx.y == 0 && j < key_heads) keys[((u64)t * key_heads + head) * DIM + i] = key[i];
+        }
+        u32 at = t * value_heads + j;
+        float decay = exp_(a[j] * softplus(alpha[at] + dt[j]));
+        float rate = sigmoid(beta[at]);
+        float v = live ? row[(2 * key_heads + j) * DIM + c] : 0.0f;
+        __syncthreads();
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < MINE; i++) sum = fma_(s[i] * decay, key[4 * i + p], sum);
+        sums[p][lane] = sum;
+        __syncthreads();
+        float read = (sums[0][lane] + sums[2][lane]) + (sums[1][lane] + sums[3][lane]);
+        float delta = rate * (v - read);
+        sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < MINE; i++) {
+            s[i] = fma_(key[4 * i + p], delta, s[i] * decay);
+            sum = fma_(s[i], query[4 * i + p], sum);
+        }
+        __syncthreads();
+        sums[p][lane] = sum;
+        __syncthreads();
+        if (p == 0 && live) {
+            out[((u64)t * value_heads + j) * DIM + c] = (sums[0][lane] + sums[2][lane]) + (sums[1][lane] + sums[3][lane]);
+            if (deltas) deltas[((u64)t * value_heads + j) * DIM + c] = delta;
+            if (decays && c == 0) decays[at] = decay;
+        }
+    }
+    if (deltas || !live) return;
+#pragma unroll
+    for (int i = 0; i < MINE; i++) state[(u64)(4 * i + p) * DIM + c] = s[i];
+}
+
+#define SCAN(DIM)                                                                                                         \
+    KERNEL __launch_bounds__(128) delta_scan_##DIM(const float* qkv, const float* beta, const float* alpha,               \
+                                                   const float* a, const float* dt, float* state, float* out,             \
+                                                   float* keys, float* deltas, float* decays, u32 rows, u32 key_heads,    \
+                                                   u32 value_heads) {                                                     \
+        scan<DIM>(qkv, beta, alpha, a, dt, state, out, keys, deltas, decays, rows, key_heads, value_heads);               \
+    }
+SCAN(8)
+SCAN(16)
+SCAN(32)
+SCAN(64)
+SCAN(128)
+SCAN(256)
+
+// Does to the state what the first `rows` noted tokens did. Grid and block: one thread per value of the state.
+KERNEL delta_replay(const float* keys, const float* deltas, const float* decays, float* state, u32 rows, u32 key_heads,
+                    u32 value_heads, u32 dim) {
+    u32 at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= value_heads * dim * dim) return;
+    u32 j = at / (dim * dim), i = at / dim % dim, c = at % dim;
+    float s = state[at];
+    for (u32 t = 0; t < rows; t++) {
+        float k = keys[(t * key_heads + j % key_heads) * dim + i];
+        float d = deltas[(t * value_heads + j) * dim + c];
+        s = fma_(k, d, s * decays[t * value_heads + j]);
+    }
+    state[at] = s;
+}

@@ -1,0 +1,262 @@
+//! The experts of a layer, all of them in the device's memory.
+
+use crate::buffer::{Floats, Memory, blocks, n};
+use crate::device::{Arg, Device};
+use crate::error::Result;
+use crate::matrix::{Matrix, ROWS, inputs, kernel};
+use crate::ops::{THREADS, fits};
+use std::sync::Arc;
+use strata_cpu::experts::GateUp as HostGateUp;
+use strata_gguf::{GgmlType, Tensor};
+
+/// Gate and up projections of all experts.
+pub enum GateUp {
+    /// Two tensors, `[experts][width][hidden]` each.
+    Apart(Weights, Weights),
+    /// One, `[experts][2 * width][hidden]`, gate rows before up rows.
+    Fused(Weights),
+}
+
+/// A tensor of all experts' weights.
+pub struct Weights {
+    memory: Arc<Memory>,
+    ty: GgmlType,
+    /// Bytes of a row.
+    stride: usize,
+}
+
+impl Weights {
+    fn new(device: &Device, tensor: &Tensor) -> Weights {
+        Weights { memory: Memory::of(device, tensor.data()), ty: tensor.ty(), stride: tensor.row_bytes() as usize }
+    }
+
+    /// The address of a row.
+    fn row(&self, row: usize) -> u64 {
+        self.memory.address() + (row * self.stride) as u64
+    }
+}
+
+/// The routed experts of one layer.
+pub struct Experts {
+    gate_up: GateUp,
+    down: Weights,
+    scales: [f32; 3],
+    count: usize,
+    hidden: usize,
+    width: usize,
+}
+
+/// The expert that every row uses, and the logits of its weight, one a row.
+pub struct SharedExpert<'a> {
+    /// Gate projection, `[width][hidden]`.
+    pub gate: &'a Matrix,
+    /// Up projection, `[width][hidden]`.
+    pub up: &'a Matrix,
+    /// Down projection, `[hidden][width]`.
+    pub down: &'a Matrix,
+    /// `[rows]`
+    pub opening: &'a Floats,
+}
+
+/// The experts chosen for the rows of a window.
+#[derive(Clone, Copy)]
+pub struct Routed<'a> {
+    /// Experts per row.
+    pub used: usize,
+    /// `[rows][used]`, in routing order.
+    pub ids: &'a [u16],
+    /// `[rows][used]`
+    pub weights: &'a [f32],
+}
+
+/// Distinct experts and the rows that use them: entries `starts[g]..starts[g + 1]` of `tokens` are group g's rows.
+struct Groups {
+    gate: Vec<u64>,
+    up: Vec<u64>,
+    down: Vec<u64>,
+    starts: Vec<u32>,
+    tokens: Vec<u32>,
+}
+
+/// The three products of an expert: types, factors and sizes.
+#[derive(Debug, Clone, Copy)]
+pub struct Kinds {
+    /// Type and factor of the gate projection.
+    pub gate: (GgmlType, f32),
+    /// Type and factor of the up projection.
+    pub up: (GgmlType, f32),
+    /// Type and factor of the down projection.
+    pub down: (GgmlType, f32),
+    /// Width of the expert.
+    pub width: usize,
+    /// Values of a row.
+    pub hidden: usize,
+}
+
+impl Experts {
+    /// Copies the experts of a layer to the device.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn new(
+        device: &Device,
+        gate_up: &HostGateUp,
+        down: &Tensor,
+        scales: [f32; 3],
+        [count, hidden, width]: [usize; 3],
+    ) -> Result<Experts> {
+        let gate_up = match gate_up {
+            HostGateUp::Apart(gate, up) => GateUp::Apart(Weights::new(device, gate), Weights::new(device, up)),
+            HostGateUp::Fused(both) => GateUp::Fused(Weights::new(device, both)),
+        };
+        let down = Weights::new(device, down);
+        device.failure().map_or(Ok(Experts { gate_up, down, scales, count, hidden, width }), Err)
+    }
+
+    /// The three products of an expert.
+    pub fn kinds(&self) -> Kinds {
+        let (gate, up) = match &self.gate_up {
+            GateUp::Apart(gate, up) => (gate.ty, up.ty),
+            GateUp::Fused(both) => (both.ty, both.ty),
+        };
+        let [gate_scale, up_scale, down_scale] = self.scales;
+        let down = (self.down.ty, down_scale);
+        Kinds { gate: (gate, gate_scale), up: (up, up_scale), down, width: self.width, hidden: self.hidden }
+    }
+
+    /// Where the gate, up and down projections of expert 0 begin, and how many bytes the next expert's lie behind.
+    pub(crate) fn places(&self) -> [(Arg, u64); 3] {
+        let bytes = |w: &Weights, rows: usize| (w.stride * rows) as u64;
+        let (w, h) = (self.width, self.hidden);
+        let (gate, up) = match &self.gate_up {
+            GateUp::Apart(gate, up) => ((gate.memory.arg(), bytes(gate, w)), (up.memory.arg(), bytes(up, w))),
+            GateUp::Fused(both) => {
+                ((both.memory.arg(), bytes(both, 2 * w)), (Arg::At(both.row(w)), bytes(both, 2 * w)))
+            }
+        };
+        [gate, up, (self.down.memory.arg(), bytes(&self.down, h))]
+    }
+
+    /// The weighted sum of the routed experts' outputs in routing order, then of the shared expert's.
+    pub fn forward(&self, x: &Floats, routed: Routed<'_>, shared: &SharedExpert<'_>) -> Floats {
+        let device = x.device();
+        let rows = x.len() / self.hidden.max(1);
+        let Routed { used, ids, weights } = routed;
+        let mut out = Floats::new(device, x.len());
+        let whole = rows * self.hidden == x.len() && ids.len() == rows * used && weights.len() == ids.len();
+        let known = ids.iter().all(|&id| usize::from(id) < self.count) && shared.opening.len() == rows;
+        if !fits(device, "experts", whole && known) {
+            return out;
+        }
+        // Pairs (row, choice) grouped by expert; `place[pair]` is the number of the pair's result.
+        let mut order: Vec<usize> = (0..ids.len()).collect();
+        order.sort_by_key(|&pair| ids[pair]);
+        let mut place = vec![0u32; ids.len()];
+        order.iter().enumerate().for_each(|(at, &pair)| place[pair] = at as u32);
+        let mut groups = Groups { gate: vec![], up: vec![], down: vec![], starts: vec![0], tokens: vec![] };
+        for pairs in order.chunk_by(|&a, &b| ids[a] == ids[b]) {
+            let e = usize::from(ids[pairs[0]]);
+            let (gate, up) = match &self.gate_up {
+                GateUp::Apart(gate, up) => (gate.row(e * self.width), up.row(e * self.width)),
+                GateUp::Fused(both) => (both.row(2 * e * self.width), both.row((2 * e + 1) * self.width)),
+            };
+            groups.gate.push(gate);
+            groups.up.push(up);
+            groups.down.push(self.down.row(e * self.hidden));
+            groups.tokens.extend(pairs.iter().map(|pair| (pair / used) as u32));
+            groups.starts.push(groups.tokens.len() as u32);
+        }
+        let results = Memory::new(device, (ids.len() + rows) * self.hidden * 4);
+        run(x, &groups, &self.kinds(), results.address());
+        shared.results(x, results.address() + (ids.len() * self.hidden * 4) as u64);
+        combine(&results, &place, routed, shared.opening, &mut out);
+        out
+    }
+}
+
+/// The weighted sum of results that the host computed, `[pairs][hidden]` in routing order, then of the shared expert's.
+pub fn sum_of(x: &Floats, results: &[f32], routed: Routed<'_>, shared: &SharedExpert<'_>) -> Floats {
+    let device = x.device();
+    let (pairs, rows) = (routed.ids.len(), shared.opening.len());
+    let mut out = Floats::new(device, x.len());
+    let hidden = x.len() / rows.max(1);
+    if fits(device, "experts' results", hidden * rows == x.len() && results.len() == pairs * hidden) {
+        let all = Memory::new(device, (pairs + rows) * hidden * 4);
+        // SAFETY: there is room for them.
+        unsafe { device.upload(all.address(), results) };
+        shared.results(x, all.address() + (pairs * hidden * 4) as u64);
+        combine(&all, &(0..pairs as u32).collect::<Vec<_>>(), routed, shared.opening, &mut out);
+    }
+    out
+}
+
+impl SharedExpert<'_> {
+    /// Puts the results of all rows at an address, which must have room for them.
+    pub fn results(&self, x: &Floats, at: u64) {
+        let SharedExpert { gate, up, down, opening } = *self;
+        let (rows, hidden) = (opening.len(), gate.in_len());
+        let all = Groups {
+            gate: vec![gate.address()],
+            up: vec![up.address()],
+            down: vec![down.address()],
+            starts: vec![0, rows as u32],
+            tokens: (0..rows as u32).collect(),
+        };
+        let inputs = x.len() == rows * hidden && up.in_len() == hidden && down.out_len() == hidden;
+        if fits(x.device(), "shared expert", inputs && gate.out_len() == up.out_len() && down.in_len() == up.out_len()) {
+            let kind = |m: &Matrix| (m.ty(), m.scale());
+            let kinds = Kinds { gate: kind(gate), up: kind(up), down: kind(down), width: gate.out_len(), hidden };
+            run(x, &all, &kinds, at);
+        }
+    }
+}
+
+/// Adds up results, `[pairs and rows][hidden]`: pair p's is number `place[p]`, those of the shared expert come last.
+fn combine(results: &Arc<Memory>, place: &[u32], routed: Routed<'_>, opening: &Floats, out: &mut Floats) {
+    let device = opening.device();
+    let (rows, used, hidden) = (opening.len(), routed.used, out.len() / opening.len().max(1));
+    let (place, weights) = (Memory::of(device, place), Memory::of(device, routed.weights));
+    let terms = rows * (used + 1);
+    let (index, factor) = (Memory::new(device, terms * 4), Memory::new(device, terms * 4));
+    let args = [weights.arg(), place.arg(), opening.arg(), index.arg(), factor.arg(), n(rows), n(used)];
+    // SAFETY: a thread takes a row of `used` pairs and writes `used + 1` terms.
+    unsafe { device.launch("terms", [blocks(rows, THREADS), 1, 1], THREADS as u32, &args) };
+    let args = [results.arg(), index.arg(), factor.arg(), out.arg_mut(), n(rows), n(used + 1), n(hidden)];
+    // SAFETY: every index is below the number of results.
+    unsafe { device.launch("combine", [blocks(hidden, 128), blocks(rows, 1).min(65_535), 1], 128, &args) };
+}
+
+/// The results of groups of rows, `[entries][hidden]` from an address on.
+fn run(x: &Floats, groups: &Groups, kinds: &Kinds, results: u64) {
+    let device = x.device();
+    let (entries, count) = (groups.tokens.len(), groups.gate.len());
+    let [gate, up, down] = [&groups.gate, &groups.up, &groups.down].map(|list| Memory::of(device, list));
+    let (starts, tokens) = (Memory::of(device, &groups.starts), Memory::of(device, &groups.tokens));
+    let plan = [gate.arg(), up.arg(), down.arg(), starts.arg(), tokens.arg()];
+    run_at(x, plan, count, entries, kinds, results);
+}
+
+/// [`run`] for groups that are described on the device: addresses of gate, up and down projections, starts and tokens, of at
+/// most `count` groups and `entries` entries.
+pub(crate) fn run_at(x: &Floats, plan: [Arg; 5], count: usize, entries: usize, kinds: &Kinds, results: u64) {
+    let device = x.device();
+    let &Kinds { gate, up, down, width, hidden } = kinds;
+    let [gates, ups, downs, starts, tokens] = plan;
+    let mut middle = Floats::new(device, entries * width);
+    // Types differ between gate and up in no file known; were they to, each would want a kernel of its own.
+    if !fits(device, "gate and up projections of one type", gate.0 == up.0) {
+        return;
+    }
+    let mut args = vec![gates, ups, starts, tokens];
+    args.extend(inputs(x, gate.0));
+    args.extend([middle.arg_mut(), n(count), n(width), n(hidden), Arg::F(gate.1), Arg::F(up.1)]);
+    let groups_y = blocks(count, 1);
+    // SAFETY: every group's weights are `width` rows of `hidden` values, its tokens are rows of `x`, and `middle` has
+    // `width` values for each entry.
+    unsafe { device.launch(&kernel("gate_up", gate.0), [blocks(width, ROWS), groups_y, 1], 128, &args) };
+    let mut args = vec![downs, starts];
+    args.extend(inputs(&middle, down.0));
+    args.extend([Arg::At(results), n(count), n(hidden), n(width), Arg::F(down.1)]);
+    // SAFETY: every group's weights are `hidden` rows of `width` values, and there is room for a result for each entry.
+    unsafe { device.launch(&kernel("down", down.0), [blocks(hidden, ROWS), groups_y, 1], 128, &args) };
+}

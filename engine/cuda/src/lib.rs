@@ -1,0 +1,47 @@
+//! The forward pass's operations on an NVIDIA GPU.
+//!
+//! The crate compiles everywhere and links nothing: the driver's library is looked for when [`Device::open`] is called,
+//! and its absence is an error with a sentence. Kernels are CUDA C++ in `cu/`, compiled to PTX that is committed in `ptx/`
+//! and embedded here; the driver translates it for the card and keeps the translation. `scripts/ptx.py` compiles them again
+//! and needs no GPU.
+//!
+//! Every kernel keeps the numeric contract of [`strata_cpu`]: an operation has the bits that the CPU's scalar code gives.
+//!
+//! # How failures are told
+//!
+//! Kernels run after the call that starts them has returned, so most operations return nothing. What the driver refuses,
+//! or a buffer of the wrong length, is kept by the device; from then on nothing is started any more, downloads are zeros,
+//! and [`Device::failure`] tells the first cause. Whoever runs a pass asks for it at the end.
+//!
+//! # One stream
+//!
+//! A device has one stream, on which all its kernels and copies run in the order in which they were started. So a buffer
+//! can be given back while kernels that use it are still waiting: whoever gets it next comes later on the stream.
+
+mod buffer;
+mod device;
+mod error;
+mod experts;
+mod graph;
+mod kernels;
+mod mapped;
+mod matrix;
+mod mixers;
+mod ops;
+mod attention;
+mod pool;
+mod rounds;
+mod slots;
+
+pub use attention::Selection;
+pub use buffer::{Cache, First, Floats};
+pub use device::Device;
+pub use error::{Error, Result};
+pub use experts::{Experts, GateUp, Kinds, Routed, SharedExpert, Weights, sum_of};
+pub use graph::Graph;
+pub use mapped::Mapped;
+pub use matrix::Matrix;
+pub use mixers::{DeltaInputs, Notes};
+pub use ops::{Found, Turns};
+pub use slots::Slots;
+pub use rounds::{DeviceRouting, Exchange, Group, Inbox, Outbox, Sizes};

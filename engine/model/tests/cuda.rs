@@ -1,0 +1,158 @@
+//! The forward pass on a GPU against the one on the CPU: the same bits. Needs a GPU, and says so where there is none.
+
+// Tests fail by panicking, in their helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{Recorder, data, json, nano, numbers, shared};
+use std::path::Path;
+use strata_cpu::{Cpu, Isa};
+use strata_cuda::Device;
+use strata_gguf::Gguf;
+use strata_model::{CpuOps, CudaOps, ExpertPlace, Model, Ops, Silent, Want};
+
+fn on_gpu(path: &Path, place: ExpertPlace) -> Option<Model<CudaOps>> {
+    let device = Device::open(0).inspect_err(|e| println!("skipped: {e}")).ok()?;
+    let ops = CudaOps::new(device, Cpu::exactly(2, Isa::detect()), place);
+    Some(Model::load(&Gguf::open(path).unwrap(), ops, &mut |_| ()).unwrap())
+}
+
+/// Logits of all tokens, read in windows of `chunk`, and what was seen inside.
+fn read<O: Ops>(model: &Model<O>, tokens: &[u32], chunk: usize) -> (Vec<f32>, Recorder) {
+    let (mut state, mut seen) = (model.new_state(tokens.len()), Recorder::default());
+    let logits = tokens
+        .chunks(chunk)
+        .flat_map(|chunk| model.forward(&mut state, chunk, Want::All, &mut seen).unwrap().logits)
+        .collect();
+    (logits, seen)
+}
+
+/// Logits of all tokens, read in windows of the sizes given, again and again, by recorded passes.
+fn read_recorded(model: &Model<CudaOps>, tokens: &[u32], sizes: &[usize]) -> Vec<f32> {
+    let mut state = model.new_state(tokens.len());
+    let (mut logits, mut at) = (Vec::new(), 0);
+    for &size in sizes.iter().cycle() {
+        let size = size.min(tokens.len() - at);
+        if size == 0 {
+            return logits;
+        }
+        logits.extend(model.forward(&mut state, &tokens[at..at + size], Want::All, &mut Silent).unwrap().logits);
+        at += size;
+    }
+    logits
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+#[track_caller]
+fn same_pass(name: &str, cpu: &Model<CpuOps>, gpu: &Model<CudaOps>, tokens: &[u32], chunk: usize) {
+    let ((expected, host), (got, device)) = (read(cpu, tokens, chunk), read(gpu, tokens, chunk));
+    for (at, ((layer, a), (_, b))) in host.residuals.iter().zip(&device.residuals).enumerate() {
+        assert!(bits(a) == bits(b), "{name}, windows of {chunk}: residual {at} behind layer {layer} differs");
+    }
+    assert_eq!(host.routing, device.routing, "{name}, windows of {chunk}");
+    assert!(bits(&expected) == bits(&got), "{name}, windows of {chunk}: logits differ");
+}
+
+fn tokens_of(case: &str) -> Vec<u32> {
+    numbers(&json(&data(&format!("oracle/{case}.json")))["tokens"])
+}
+
+#[test]
+fn the_random_model() {
+    let path = data("tiny/tiny-qwen4exp.gguf");
+    let Some(gpu) = on_gpu(&path, ExpertPlace::Device) else { return };
+    let cpu = common::load(&path);
+    let tokens = numbers(&json(&data("tiny/tiny-qwen4exp.json"))["ids"]);
+    for chunk in [1, 3, tokens.len()] {
+        same_pass("tiny", &cpu, &gpu, &tokens, chunk);
+    }
+    let expected = read(&cpu, &tokens, 1).0;
+    for sizes in [&[1][..], &[3], &[8, 1, 2]] {
+        assert!(bits(&read_recorded(&gpu, &tokens, sizes)) == bits(&expected), "recorded windows of {sizes:?}");
+    }
+}
+
+#[test]
+fn the_trained_model_in_every_type() {
+    let quants = ["IQ1_M", "IQ2_XS", "IQ3_XXS", "Q2_0", "Q4_K_M", "bf16"];
+    let others = quants.iter().filter_map(|quant| shared(&format!("nano/nano-{quant}.gguf")));
+    for path in std::iter::once(nano()).chain(others) {
+        let Some(gpu) = on_gpu(&path, ExpertPlace::Device) else { return };
+        let cpu = common::load(&path);
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        for case in ["capital", "code", "sum"] {
+            same_pass(&format!("{name}, {case}"), &cpu, &gpu, &tokens_of(case), 8);
+        }
+        // Beyond the indexer's budget.
+        let long = tokens_of("long");
+        same_pass(&format!("{name}, long"), &cpu, &gpu, &long, 64);
+        let expected = read(&cpu, &long, 64).0;
+        assert!(bits(&read_recorded(&gpu, &long, &[5, 8, 1])) == bits(&expected), "{name}, recorded");
+        println!("{name}: the same bits");
+    }
+}
+
+/// Experts on the host, some of them on the device too: wherever they are, the bits are the same.
+#[test]
+fn experts_on_both_sides() {
+    let Some(gpu) = on_gpu(&nano(), ExpertPlace::Host) else { return };
+    let cpu = common::load(&nano());
+    let tokens = tokens_of("story");
+    let expected = read(&cpu, &tokens, 1).0;
+    same_pass("nano, experts on the host", &cpu, &gpu, &tokens, 8);
+    let (layers, experts) = (cpu.config().layers.len(), cpu.config().experts);
+    let all = || (0..layers * experts).map(|i| (i % layers, i / layers * 37 % experts));
+    for (share, kept) in [(0, 0), (7, 7), (100, 100), (9999, layers * experts)] {
+        // Slots of nano's experts are a little smaller than this.
+        let bytes = share * 64 * 1024;
+        let slots = gpu.keep_experts(bytes, all()).unwrap();
+        assert!(slots >= kept.min(layers * experts), "{slots} slots in {bytes} bytes");
+        for sizes in [&[1][..], &[4], &[8, 2]] {
+            let got = read_recorded(&gpu, &tokens, sizes);
+            assert!(bits(&got) == bits(&expected), "{slots} slots, recorded windows of {sizes:?}");
+        }
+    }
+}
+
+/// Windows that are verified and cut back leave the state of reading their kept tokens.
+#[test]
+fn windows_that_are_cut_back() {
+    let cpu = common::load(&nano());
+    let tokens = tokens_of("story");
+    let expected = read(&cpu, &tokens, 1).0;
+    let vocab = cpu.config().vocab;
+    for (place, recorded) in [(ExpertPlace::Device, false), (ExpertPlace::Device, true), (ExpertPlace::Host, true)] {
+        let Some(gpu) = on_gpu(&nano(), place) else { return };
+        gpu.ops().record_windows(recorded);
+        let mut state = gpu.new_state(tokens.len() + 8);
+        let mut at = 0;
+        let mut start = Some(gpu.snapshot(&state).unwrap());
+        for (window, keep) in [(1, 1), (4, 2), (8, 8), (3, 1), (5, 0), (2, 2), (8, 5)].into_iter().cycle() {
+            let window = window.min(tokens.len() - at);
+            if window == 0 {
+                break;
+            }
+            // The last rows are wrong guesses.
+            let mut guess = tokens[at..at + window].to_vec();
+            let keep = keep.min(window);
+            guess[keep..].iter_mut().for_each(|t| *t = (*t + 17) % 4000);
+            let logits = gpu.verify(&mut state, &guess, &mut Silent).unwrap().logits;
+            let same = bits(&logits[..keep * vocab]) == bits(&expected[at * vocab..][..keep * vocab]);
+            assert!(same, "at {at}, {place:?}, recorded: {recorded}");
+            gpu.commit(&mut state, keep).unwrap();
+            at += keep;
+            // Once back to the start.
+            if at > 20
+                && let Some(start) = start.take()
+            {
+                gpu.restore(&mut state, &start).unwrap();
+                at = 0;
+            }
+        }
+        assert_eq!(state.tokens(), tokens);
+    }
+}
