@@ -47,6 +47,12 @@ clients:
     target/clients/bin/pytest -q -p no:cacheprovider engine/server/tests/sdk
     target/clients/bin/pytest -q -p no:cacheprovider engine/server/tests/sdk_nano
 
+# Compile the CUDA kernels to PTX; --check compares with what is committed (Python fetches the compiler, no GPU is needed)
+ptx *ARGS:
+    python3 -m venv target/ptx
+    target/ptx/bin/pip install -q --no-deps -r engine/cuda/scripts/requirements.txt
+    target/ptx/bin/python engine/cuda/scripts/ptx.py {{ARGS}}
+
 # Talk in the terminal
 chat *ARGS:
     cargo run --release --locked -- run {{ARGS}}

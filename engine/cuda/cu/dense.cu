@@ -5,20 +5,51 @@
 #include "common.cuh"
 
 // y = x / sqrt(mean(x²) + eps) * gamma for parts of `width` values; part p has the gammas of part p mod `groups`.
-// Grid: one block per part. Block: any multiple of 32 threads.
-KERNEL group_norm(const float* x, const float* gamma, float* y, u32 width, u32 groups, float eps) {
+// Parts of up to 4,096 values are read once, by all threads at the same time, and added up where they are near.
+// Grid: one block per part. Block: 512 threads.
+KERNEL __launch_bounds__(512) group_norm(const float* x, const float* gamma, float* y, u32 width, u32 groups, float eps) {
+    constexpr u32 THREADS = 512, MINE = 8;
+    __shared__ float values[THREADS * MINE];
     __shared__ float shared;
     x += (u64)blockIdx.x * width;
     y += (u64)blockIdx.x * width;
     gamma += (u64)(blockIdx.x % groups) * width;
+    bool near = width <= THREADS * MINE;
+    float mine[MINE], factor[MINE];
+    if (near) {
+#pragma unroll
+        for (u32 k = 0; k < MINE; k++) {
+            u32 i = threadIdx.x + THREADS * k;
+            mine[k] = i < width ? x[i] : 0.0f;
+            factor[k] = i < width ? gamma[i] : 0.0f;
+        }
+#pragma unroll
+        for (u32 k = 0; k < MINE; k++) values[threadIdx.x + THREADS * k] = mine[k];
+        __syncthreads();
+    }
     // One warp adds, since 32 partial sums are the rule; the others wait.
     if (threadIdx.x < WARP) {
-        float sum = dot_warp(x, x, width);
+        float sum = 0.0f;
+        if (near) {
+#pragma unroll 16
+            for (u32 i = threadIdx.x; i < width; i += WARP) sum = fma_(values[i], values[i], sum);
+            sum = lane0(join32(sum));
+        } else {
+            sum = dot_warp(x, x, width);
+        }
         if (threadIdx.x == 0) shared = 1.0f / sqrtf(sum / (float)width + eps);
     }
     __syncthreads();
     float scale = shared;
-    for (u32 i = threadIdx.x; i < width; i += blockDim.x) y[i] = x[i] * scale * gamma[i];
+    if (near) {
+#pragma unroll
+        for (u32 k = 0; k < MINE; k++) {
+            u32 i = threadIdx.x + THREADS * k;
+            if (i < width) y[i] = mine[k] * scale * factor[k];
+        }
+    } else {
+        for (u32 i = threadIdx.x; i < width; i += THREADS) y[i] = x[i] * scale * gamma[i];
+    }
 }
 
 // Root-mean-square norm of a head in place by one warp.
@@ -165,38 +196,54 @@ KERNEL nonfinite(const float* x, u64* found, u32 n, u32 site, float largest) {
 }
 
 // The `used` largest of each row of `experts` logits, best first, equal ones by lower index, and their softmax among
-// themselves. Grid: one block per row. Block: 32 threads. At most 1,024 experts.
-KERNEL route(const float* logits, u32* ids, float* weights, u32 experts, u32 used) {
+// themselves. A lane keeps its logits in registers and knows its best; each turn takes the best of the lanes' bests, and only
+// the lane that had it looks again. Grid: one block per row. Block: 32 threads. At most 1,024 experts, and 32 used.
+KERNEL __launch_bounds__(32) route(const float* logits, u32* ids, float* weights, u32 experts, u32 used) {
+    constexpr u32 MINE = 32, NONE = 0xffffffffu;
+    const float lowest = __int_as_float(0xff800000);
     logits += (u64)blockIdx.x * experts;
     ids += (u64)blockIdx.x * used;
     weights += (u64)blockIdx.x * used;
-    u32 lane = threadIdx.x, taken = 0;
-    float top = 0.0f, sum = 0.0f;
-    for (u32 n = 0; n < used; n++) {
-        float best = __int_as_float(0xff800000);
-        u32 at = 0xffffffffu;
-        for (u32 j = 0, i = lane; i < experts; j++, i += WARP) {
-            float v = logits[i];
-            if (!(taken >> j & 1) && (at == 0xffffffffu || v > best)) best = v, at = i;
-        }
+    const u32 lane = threadIdx.x;
+    float v[MINE];
 #pragma unroll
-        for (int width = 16; width > 0; width /= 2) {
-            float other = __shfl_xor_sync(ALL, best, width);
-            u32 there = __shfl_xor_sync(ALL, at, width);
-            bool better = there != 0xffffffffu && (at == 0xffffffffu || other > best || (other == best && there < at));
-            if (better) best = other, at = there;
+    for (u32 j = 0; j < MINE; j++) v[j] = lane + WARP * j < experts ? logits[lane + WARP * j] : lowest;
+    // Which of its logits a lane has left.
+    u32 left = experts > lane ? 0xffffffffu >> (31 - (experts - 1 - lane) / WARP) : 0;
+    float best = lowest, chosen = lowest;
+    u32 at = NONE;
+    bool look = true;
+    for (u32 n = 0; n < used; n++) {
+        if (look) {
+            best = lowest, at = NONE;
+#pragma unroll
+            for (u32 j = 0; j < MINE; j++) {
+                if (left >> j & 1 && (at == NONE || v[j] > best)) best = v[j], at = lane + WARP * j;
+            }
+        }
+        __syncwarp();
+        float top = best;
+        u32 where = at;
+#pragma unroll
+        for (int apart = 16; apart > 0; apart /= 2) {
+            float other = __shfl_xor_sync(ALL, top, apart);
+            u32 there = __shfl_xor_sync(ALL, where, apart);
+            bool better = there != NONE && (where == NONE || other > top || (other == top && there < where));
+            if (better) top = other, where = there;
         }
         // Without numbers lanes may disagree; the pass ends with an error then, and needs no more than an index in range.
-        at = __shfl_sync(ALL, at, 0);
-        best = lane0(best);
-        if (at % WARP == lane) taken |= 1u << (at / WARP);
-        if (n == 0) top = best;
-        float w = exp_(best - top);
-        sum += w;
-        if (lane == 0) ids[n] = at, weights[n] = w;
+        where = __shfl_sync(ALL, where, 0);
+        top = lane0(top);
+        look = where % WARP == lane;
+        if (look) left &= ~(1u << where / WARP);
+        if (lane == n) {
+            chosen = top;
+            ids[n] = where;
+        }
     }
-    __syncwarp();
-    for (u32 n = lane; n < used; n += WARP) weights[n] /= sum;
+    float w = exp_(chosen - __shfl_sync(ALL, chosen, 0)), sum = 0.0f;
+    for (u32 n = 0; n < used; n++) sum += __shfl_sync(ALL, w, n);
+    if (lane < used) weights[lane] = w / sum;
 }
 
 // Puts each row's weight of the shared expert, sigmoid(opening), behind the weights of its `used` experts, and the numbers

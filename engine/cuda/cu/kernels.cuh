@@ -9,7 +9,17 @@
 #pragma once
 #include "products.cuh"
 
-__device__ __forceinline__ u32 output_row() { return blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP; }
+// The output rows of this warp: `rows` shared out evenly, and at least one to each of the first. While one is computed the next
+// is asked for.
+struct Rows {
+    u32 first, end;
+
+    __device__ __forceinline__ Rows(u32 rows) {
+        const u32 warps = gridDim.x * (THREADS / WARP), each = (rows + warps - 1) / warps;
+        first = (blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP) * each;
+        end = min(first + each, rows);
+    }
+};
 
 // Calls `work` with the number of inputs to compute at once, as a constant.
 template <class W> __device__ __forceinline__ void by_count(u32 count, W work) {
@@ -41,13 +51,21 @@ template <class P> struct MulChunk {
 template <class P>
 __device__ __forceinline__ void mul(const u8* w, typename P::Inputs x, float* y, u32 rows, u32 cols, u32 tokens, u32 y_stride,
                                     float scale) {
-    const u32 row = output_row();
-    if (row >= rows) return;
+    const Rows mine(rows);
+    if (mine.first >= mine.end) return;
     const u64 bytes = P::row_bytes(cols);
-    w += row * bytes;
-    ahead(w, bytes);
-    for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
-        by_count(min(tokens - first, CHUNK), MulChunk<P>{w, x, y + row, cols, first, y_stride, scale});
+    w += mine.first * bytes;
+    const u32 x_first = min(CHUNK * blockIdx.y, tokens - 1) * cols;
+    if (needed(ahead_shared(P::begin(x, x_first), P::input_bytes(cols)) ^ ahead(w, bytes), rows)) return;
+#pragma unroll 1
+    for (u32 row = mine.first; row < mine.end; row++, w += bytes) {
+        Next next;
+        next.ask(w + bytes, row + 1 < mine.end ? bytes : 0);
+#pragma unroll 1
+        for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
+            by_count(min(tokens - first, CHUNK), MulChunk<P>{w, x, y + row, cols, first, y_stride, scale});
+        }
+        if (needed(next.all(), rows)) return;
     }
 }
 
@@ -80,45 +98,67 @@ template <class P>
 __device__ __forceinline__ void gate_up(const u64* gates, const u64* ups, const u32* starts, const u32* tokens,
                                         typename P::Inputs x, float* middle, u32 groups, u32 width, u32 cols, float gate_scale,
                                         float up_scale) {
-    const u32 row = output_row(), group = blockIdx.y;
-    if (row >= width || group >= groups) return;
-    const u32 end = __ldg(starts + group + 1);
-    u32 first = __ldg(starts + group) + CHUNK * blockIdx.z;
+    const Rows mine(width);
+    const u32 group = blockIdx.y;
+    if (mine.first >= mine.end || group >= groups) return;
+    const u32 end = __ldg(starts + group + 1), begin = __ldg(starts + group) + CHUNK * blockIdx.z;
+    u32 first = begin;
     if (first >= end) return;
     const u64 bytes = P::row_bytes(cols);
-    const u8 *gate = (const u8*)__ldg(gates + group) + row * bytes, *up = (const u8*)__ldg(ups + group) + row * bytes;
-    ahead(gate, bytes);
-    ahead(up, bytes);
-    for (; first < end; first += CHUNK * gridDim.z) {
-        by_count(min(end - first, CHUNK),
-                 GateUpChunk<P>{gate, up, x, tokens, middle + row, cols, first, width, gate_scale, up_scale});
+    const u8 *gate = (const u8*)__ldg(gates + group) + mine.first * bytes,
+             *up = (const u8*)__ldg(ups + group) + mine.first * bytes;
+    const u32 inputs = ahead_shared(P::begin(x, __ldg(tokens + first) * cols), P::input_bytes(cols));
+    if (needed(inputs ^ ahead(gate, bytes) ^ ahead(up, bytes), width)) return;
+#pragma unroll 1
+    for (u32 row = mine.first; row < mine.end; row++, gate += bytes, up += bytes) {
+        Next next_gate, next_up;
+        const u64 further = row + 1 < mine.end ? bytes : 0;
+        next_gate.ask(gate + bytes, further);
+        next_up.ask(up + bytes, further);
+#pragma unroll 1
+        for (first = begin; first < end; first += CHUNK * gridDim.z) {
+            by_count(min(end - first, CHUNK),
+                     GateUpChunk<P>{gate, up, x, tokens, middle + row, cols, first, width, gate_scale, up_scale});
+        }
+        if (needed(next_gate.all() ^ next_up.all(), width)) return;
     }
 }
 
 template <class P>
 __device__ __forceinline__ void down(const u64* downs, const u32* starts, typename P::Inputs x, float* results, u32 groups,
                                      u32 rows, u32 cols, float scale) {
-    const u32 row = output_row(), group = blockIdx.y;
-    if (row >= rows || group >= groups) return;
-    const u32 end = __ldg(starts + group + 1);
-    u32 first = __ldg(starts + group) + CHUNK * blockIdx.z;
+    const Rows mine(rows);
+    const u32 group = blockIdx.y;
+    if (mine.first >= mine.end || group >= groups) return;
+    const u32 end = __ldg(starts + group + 1), begin = __ldg(starts + group) + CHUNK * blockIdx.z;
+    u32 first = begin;
     if (first >= end) return;
     const u64 bytes = P::row_bytes(cols);
-    const u8* w = (const u8*)__ldg(downs + group) + row * bytes;
-    ahead(w, bytes);
-    for (; first < end; first += CHUNK * gridDim.z) {
-        by_count(min(end - first, CHUNK), MulChunk<P>{w, x, results + row, cols, first, rows, scale});
+    const u8* w = (const u8*)__ldg(downs + group) + mine.first * bytes;
+    if (needed(ahead_shared(P::begin(x, first * cols), P::input_bytes(cols)) ^ ahead(w, bytes), rows)) return;
+#pragma unroll 1
+    for (u32 row = mine.first; row < mine.end; row++, w += bytes) {
+        Next next;
+        next.ask(w + bytes, row + 1 < mine.end ? bytes : 0);
+#pragma unroll 1
+        for (first = begin; first < end; first += CHUNK * gridDim.z) {
+            by_count(min(end - first, CHUNK), MulChunk<P>{w, x, results + row, cols, first, rows, scale});
+        }
+        if (needed(next.all(), rows)) return;
     }
 }
 
-// Eight blocks of 128 threads fit on a multiprocessor with this many registers each.
-#define PRODUCT __launch_bounds__(THREADS, 8)
+// Blocks of 128 threads that are to fit on a multiprocessor: eight leave 64 registers a thread, six 80.
+#ifndef BLOCKS_TOGETHER
+#define BLOCKS_TOGETHER 8
+#endif
+#define PRODUCT __launch_bounds__(THREADS, BLOCKS_TOGETHER)
 
-// `mul_*`: y[t * y_stride + r] = scale * (row r of w) · x[t]. Grid (rows / 4, chunks), block 128.
+// `mul_*`: y[t * y_stride + r] = scale * (row r of w) · x[t]. Grid (any, chunks), block 128.
 // `gate_up_*`: for entry e of group g, whose input is tokens[e],
 //     middle[e * width + r] = silu(gate_scale * (row r of gate[g]) · x) * (up_scale * (row r of up[g]) · x);
-// the entries of group g are starts[g] to starts[g + 1]. Grid (width / 4, groups, chunks), block 128.
-// `down_*`: results[e * rows + r] = scale * (row r of down[g]) · x[e]. Grid (rows / 4, groups, chunks), block 128.
+// the entries of group g are starts[g] to starts[g + 1]. Grid (any, groups, chunks), block 128.
+// `down_*`: results[e * rows + r] = scale * (row r of down[g]) · x[e]. Grid (any, groups, chunks), block 128.
 #define INTEGER_KERNELS(name, P)                                                                                                 \
     KERNEL PRODUCT mul_##name(const u8* w, const i8* values, const float* scales, const i16* sums, float* y, u32 rows, u32 cols, \
                               u32 tokens, u32 y_stride, float scale) {                                                           \

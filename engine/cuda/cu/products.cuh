@@ -5,6 +5,7 @@
 // A product type (`Floats`, `SmallUnits`, `LargeUnits`) has
 //   Inputs             the arrays of the inputs;
 //   row_bytes          the bytes of a row of weights;
+//   begin, input_bytes where an input's values lie, and how many bytes they are;
 //   row<T>             the product of a row with one of T inputs, which begin at elements `at` of the input arrays;
 //   input<T>, owns<T>  which of them it is that this lane has, and whether this is the lane to write it.
 #pragma once
@@ -18,11 +19,51 @@
 
 __device__ __forceinline__ u32 lane() { return threadIdx.x % WARP; }
 
-// Asks for the bytes of a row, so that its loads, which are small and in steps, do not each wait for memory.
-__device__ __forceinline__ void ahead(const u8* w, u64 bytes) {
+// Loads a word of every 32 bytes of a row, so that its own loads, which are small and in steps, find them in the nearest cache
+// and do not each wait for memory. The result depends on all words: whoever calls must seem to need it.
+__device__ __forceinline__ u32 ahead(const u8* w, u64 bytes) {
+    constexpr u32 AT_ONCE = 8;
+    // Whole sectors; memory begins at multiples of them.
+    const u8 *from = (const u8*)((u64)w & ~(u64)31) + 32 * lane(), *end = w + bytes;
+    u32 all = 0;
 #pragma unroll 1
-    for (u64 at = 32 * lane(); at < bytes; at += 32 * WARP) asm volatile("prefetch.L2 [%0];" ::"l"(w + at));
+    for (; from < end; from += 32 * WARP * AT_ONCE) {
+        u32 words[AT_ONCE];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            const u8* at = from + 32 * WARP * k;
+            words[k] = __ldg((const u32*)(at < end ? at : from));
+        }
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) all ^= words[k];
+    }
+    return all;
 }
+
+// A short row that is asked for while another is computed: at most 2,048 bytes of it.
+struct Next {
+    u32 words[2];
+
+    __device__ __forceinline__ void ask(const u8* w, u64 bytes) {
+        const u8 *from = (const u8*)((u64)w & ~(u64)31) + 32 * lane(), *end = w + bytes;
+#pragma unroll
+        for (u32 k = 0; k < 2; k++) {
+            const u8* at = from + 32 * WARP * k;
+            words[k] = at < end ? __ldg((const u32*)at) : 0;
+        }
+    }
+    __device__ __forceinline__ u32 all() const { return words[0] ^ words[1]; }
+};
+
+// [`ahead`] of the inputs, of which each of a block's warps asks for its share: all of them want all of it.
+__device__ __forceinline__ u32 ahead_shared(const u8* x, u64 bytes) {
+    constexpr u32 WARPS = THREADS / WARP;
+    const u64 share = (bytes / WARPS + 31) & ~(u64)31, from = share * (threadIdx.x / WARP);
+    return from < bytes ? ahead(x + from, min(share, bytes - from)) : 0;
+}
+
+// Keeps what was loaded ahead: true for no kernel that has rows to compute.
+__device__ __forceinline__ bool needed(u32 all, u32 rows) { return rows == 0 && all == 1; }
 
 // Adds up over the warp by halving (16 apart, then 8, 4, 2, 1), for T inputs at once: while there are several, each half of
 // the lanes goes on with half of them. A lane's result is that of input `lane / (32 / T)`.
@@ -63,11 +104,13 @@ template <class F> struct Floats {
     template <u32 T> static __device__ __forceinline__ u32 input() { return lane() / (WARP / T); }
     template <u32 T> static __device__ __forceinline__ bool owns() { return lane() % (WARP / T) == 0; }
     static __device__ __forceinline__ u64 row_bytes(u32 cols) { return (u64)cols * F::BYTES; }
+    static __device__ __forceinline__ const u8* begin(const float* x, u32 at) { return (const u8*)(x + at); }
+    static __device__ __forceinline__ u64 input_bytes(u32 cols) { return (u64)cols * 4; }
 
     template <u32 T>
     static __device__ __forceinline__ float row(const u8* w, Inputs x, const u32 (&at)[T], u32 cols) {
         // Weights under way at a time. Inputs are in a cache already.
-        constexpr u32 AHEAD = T == 1 ? 8 : 4;
+        constexpr u32 AHEAD = T == 1 ? 16 : 4;
         float sums[T] = {};
         u32 i = lane(), whole = cols / (WARP * AHEAD) * (WARP * AHEAD);
 #pragma unroll 1
@@ -150,57 +193,80 @@ template <class U> struct Units {
     }
 };
 
-// Types with units of 32 values or fewer: eight units at a time, one for each four of lanes.
-template <class U> struct SmallUnits : Units<U> {
-    typedef Units<U> Base;
+// Types with units of 32 values or fewer: each lane takes a unit, and adds its integers up by itself. What is left is the order:
+// partial sum q takes units q, q + 8, q + 16, q + 24 of the warp's 32, so every lane with `lane % 8 == q` follows it.
+template <class U> struct SmallUnits {
+    typedef Integers Inputs;
+
+    template <u32 T> static __device__ __forceinline__ u32 input() { return lane() / 8; }
+    template <u32 T> static __device__ __forceinline__ bool owns() { return lane() % 8 == 0 && lane() / 8 < T; }
 
     static __device__ __forceinline__ u64 row_bytes(u32 cols) { return (u64)(cols / (U::UNIT * U::PER_BLOCK)) * U::BYTES; }
 
-    template <u32 T>
-    static __device__ __forceinline__ float row(const u8* w, Integers x, const u32 (&at)[T], u32 cols) {
-        // Eights of units under way at a time.
-        constexpr u32 AHEAD = T == 1 ? 4 : 2;
-        const u32 four = lane() / 4, j = lane() % 4, first = U::WORDS == 2 && U::APART == 4 ? 8 * j : 4 * j;
-        const u32 units = cols / U::UNIT, mine = Base::template own<T>(at);
-        float sum = 0.0f;
-#pragma unroll 1
-        for (u32 base = 0; base < units; base += 8 * AHEAD) {
-            i32 words[AHEAD][U::WORDS];
-            float d[AHEAD], d_min[AHEAD];
+    // The levels of a unit, four to a word, in the order of the values.
+    static __device__ __forceinline__ void levels(const u8* b, u32 part, i32 (&words)[U::UNIT / 4], float& d, float& d_min) {
 #pragma unroll
-            for (u32 k = 0; k < AHEAD; k++) {
-                // Lanes behind the last unit take it too, and leave the result.
-                u32 u = min(base + 8 * k + four, units - 1);
-                U::take(w + u / U::PER_BLOCK * U::BYTES, u % U::PER_BLOCK, j, words[k], d[k], d_min[k]);
-            }
-#pragma unroll
-            for (u32 k = 0; k < AHEAD; k++) {
-                if (k > 0 && base + 8 * k >= units) break;
-                u32 unit = min(base + 8 * k + four, units - 1) * U::UNIT;
-                i32 p[T];
-#pragma unroll
-                for (u32 t = 0; t < T; t++) {
-                    u32 from = at[t] + unit + first;
-                    if constexpr (U::WORDS == 1) {
-                        p[t] = __dp4a(words[k][0], x.four(from), 0);
-                    } else if constexpr (U::APART == 4) {
-                        int2 v = x.eight(from);
-                        p[t] = __dp4a(words[k][1], v.y, __dp4a(words[k][0], v.x, 0));
-                    } else {
-                        p[t] = __dp4a(words[k][1], x.four(from + U::APART), __dp4a(words[k][0], x.four(from), 0));
-                    }
-                }
-                float a = x.scale(mine + unit);
-                float next = fma_(d[k] * a, (float)Base::add_up(p), sum);
-                if constexpr (U::MINS) {
-                    short2 m = x.two_sums(mine + unit);
-                    next = fma_(d_min[k] * a, -(float)(m.x + m.y), next);
-                }
-                sum = base + 8 * k + four < units ? next : sum;
+        for (u32 j = 0; j < 4; j++) {
+            i32 w[U::WORDS];
+            U::take(b, part, j, w, d, d_min);
+            if constexpr (U::WORDS == 1) {
+                words[j] = w[0];
+            } else if constexpr (U::APART == 4) {
+                words[2 * j] = w[0], words[2 * j + 1] = w[1];
+            } else {
+                words[j] = w[0], words[j + 4] = w[1];
             }
         }
-        return Base::join(sum);
     }
+
+    template <u32 T>
+    static __device__ __forceinline__ float row(const u8* w, Integers x, const u32 (&at)[T], u32 cols) {
+        const u32 units = cols / U::UNIT, q = lane() % 8;
+        float sums[T] = {};
+#pragma unroll 1
+        for (u32 base = 0; base < units; base += WARP) {
+            // Lanes behind the last unit take it too, and nobody follows them.
+            const u32 u = min(base + lane(), units - 1), unit = u * U::UNIT;
+            i32 words[U::UNIT / 4];
+            float d, d_min = 0.0f;
+            levels(w + (u64)(u / U::PER_BLOCK) * U::BYTES, u % U::PER_BLOCK, words, d, d_min);
+#pragma unroll
+            for (u32 t = 0; t < T; t++) {
+                i32 p = 0;
+#pragma unroll
+                for (u32 k = 0; k < U::UNIT / 16; k++) {
+                    int4 v = __ldg((const int4*)(x.values + at[t] + unit) + k);
+                    p = __dp4a(words[4 * k], v.x, p);
+                    p = __dp4a(words[4 * k + 1], v.y, p);
+                    p = __dp4a(words[4 * k + 2], v.z, p);
+                    p = __dp4a(words[4 * k + 3], v.w, p);
+                }
+                float a = x.scale(at[t] + unit), da = d * a, product = (float)p, dm = 0.0f, m = 0.0f;
+                if constexpr (U::MINS) {
+                    short2 two = x.two_sums(at[t] + unit);
+                    dm = d_min * a;
+                    m = -(float)(two.x + two.y);
+                }
+#pragma unroll
+                for (u32 from = q; from < WARP; from += 8) {
+                    float next = fma_(__shfl_sync(ALL, da, from), __shfl_sync(ALL, product, from), sums[t]);
+                    if constexpr (U::MINS) next = fma_(__shfl_sync(ALL, dm, from), __shfl_sync(ALL, m, from), next);
+                    sums[t] = base + from < units ? next : sums[t];
+                }
+            }
+        }
+        float mine = 0.0f;
+#pragma unroll
+        for (u32 t = 0; t < T; t++) {
+#pragma unroll
+            for (u32 apart = 4; apart > 0; apart /= 2) sums[t] += __shfl_xor_sync(ALL, sums[t], apart);
+            mine = input<T>() == t ? sums[t] : mine;
+        }
+        return mine;
+    }
+
+    static __device__ __forceinline__ const u8* begin(Integers x, u32 at) { return (const u8*)x.values + at; }
+    static __device__ __forceinline__ u64 input_bytes(u32 cols) { return cols; }
 };
 
 // Types with units of 256 values: eight units at a time, one for each four of lanes, whose pieces its lanes take in turn. When
@@ -209,6 +275,8 @@ template <class U> struct LargeUnits : Units<U> {
     typedef Units<U> Base;
 
     static __device__ __forceinline__ u64 row_bytes(u32 cols) { return (u64)(cols / U::UNIT) * U::BYTES; }
+    static __device__ __forceinline__ const u8* begin(Integers x, u32 at) { return (const u8*)x.values + at; }
+    static __device__ __forceinline__ u64 input_bytes(u32 cols) { return cols; }
 
     // Adds a piece of a unit, whose values begin at `unit`, to the integer sums of T inputs.
     template <u32 T>

@@ -1,4 +1,6 @@
 // Products with weights of 16 to 64 values under one float scale.
+// A lane has a whole unit in registers.
+#define BLOCKS_TOGETHER 6
 #include "kernels.cuh"
 #include "units_small.cuh"
 

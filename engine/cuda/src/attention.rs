@@ -97,7 +97,8 @@ impl Selection {
                 other => other,
             };
             let (counts, list) = (behind(self.counts.arg(), from), behind(self.list.arg(), from * self.width));
-            let (q, gate, out) = (behind(q.arg(), from * row), behind(gate.arg(), from * row), behind(out_address, from * row));
+            let (q, gate, out) =
+                (behind(q.arg(), from * row), behind(gate.arg(), from * row), behind(out_address, from * row));
             let (h, kv, d, width) = (n(heads), n(kv_heads), n(dim), n(self.width));
             let (hs, threads) = (blocks(heads, 1), blocks(dim, 1));
             // SAFETY: positions of the list are below the caches' capacity; the scratch has room for `rows` rows of `heads`

@@ -40,6 +40,19 @@ struct Inner {
     pool: Mutex<Pool>,
     failure: Mutex<Option<Error>>,
     recording: Mutex<Option<Recording>>,
+    /// While kernels are timed: each with the events before and behind it.
+    timed: Mutex<Option<Vec<(String, sys::CUevent, sys::CUevent)>>>,
+}
+
+/// What a kernel took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelTime {
+    /// The kernel.
+    pub name: String,
+    /// How often it ran.
+    pub times: usize,
+    /// Seconds in all, the gap to the next one included.
+    pub seconds: f64,
 }
 
 /// A graph that is being recorded.
@@ -108,7 +121,9 @@ impl Device {
         result::init().map_err(driver("starting the driver"))?;
         let mut version = 0;
         // SAFETY: the address is that of an integer.
-        unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(driver("asking for the driver's version"))?;
+        unsafe { sys::cuDriverGetVersion(&raw mut version) }
+            .result()
+            .map_err(driver("asking for the driver's version"))?;
         if version < 12080 {
             return Err(Error::OldDriver { version });
         }
@@ -149,6 +164,7 @@ impl Device {
                 pool: Mutex::default(),
                 failure: Mutex::default(),
                 recording: Mutex::default(),
+                timed: Mutex::default(),
             }),
         })
     }
@@ -300,7 +316,8 @@ impl Device {
         // Relaxed: memory is allocated meanwhile, and constants are copied.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream is ours and lives.
-        let begun = unsafe { result::stream::begin_capture(self.inner.stream, mode) }.map_err(driver("recording a graph"));
+        let begun =
+            unsafe { result::stream::begin_capture(self.inner.stream, mode) }.map_err(driver("recording a graph"));
         let made = begun.map(|()| f());
         let recording = lock(&self.inner.recording).take();
         let made = made?;
@@ -323,7 +340,11 @@ impl Device {
     }
 
     /// Runs a driver call unless something failed before, and keeps its failure.
-    pub(crate) fn attempt_call(&self, doing: &str, f: impl FnOnce() -> std::result::Result<(), cudarc::driver::DriverError>) {
+    pub(crate) fn attempt_call(
+        &self,
+        doing: &str,
+        f: impl FnOnce() -> std::result::Result<(), cudarc::driver::DriverError>,
+    ) {
         self.attempt(|_| f().map_err(driver(doing)));
     }
 
@@ -420,10 +441,48 @@ impl Device {
                 .collect();
             let mut params: Vec<*mut c_void> = words.iter_mut().map(|w| std::ptr::from_mut(w).cast()).collect();
             let [x, y, z] = grid;
+            let mut timed = lock(&inner.timed);
+            let event = || {
+                let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?;
+                // SAFETY: both handles are ours and live.
+                unsafe { result::event::record(event, inner.stream) }.map(|()| event)
+            };
+            let before = timed.is_some().then(event).transpose().map_err(driver("timing kernels"))?;
             // SAFETY: the function is of a module that is never unloaded; the rest is the caller's word.
             unsafe { result::launch_kernel(function, (x, y, z), (block, 1, 1), 0, inner.stream, &mut params) }
-                .map_err(driver(format!("starting the kernel {kernel}")))
+                .map_err(driver(format!("starting the kernel {kernel}")))?;
+            if let (Some(timed), Some(before)) = (&mut *timed, before) {
+                timed.push((kernel.to_owned(), before, event().map_err(driver("timing kernels"))?));
+            }
+            Ok(())
         });
+    }
+
+    /// Times every kernel that `f` starts, most expensive first. Not for graphs.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn time_kernels<T>(&self, f: impl FnOnce() -> T) -> Result<(Vec<KernelTime>, T)> {
+        *lock(&self.inner.timed) = Some(Vec::new());
+        let made = f();
+        let timed = lock(&self.inner.timed).take().unwrap_or_default();
+        self.synchronize()?;
+        let mut all: HashMap<String, (usize, f64)> = HashMap::new();
+        for (name, before, behind) in timed {
+            // SAFETY: both events were recorded on the stream, which has come to its end, and nobody has them any more.
+            let took = unsafe {
+                let took = result::event::elapsed(before, behind);
+                let _ = (result::event::destroy(before), result::event::destroy(behind));
+                took
+            };
+            let (times, seconds) = all.entry(name).or_default();
+            *times += 1;
+            *seconds += f64::from(took.map_err(driver("timing kernels"))?) / 1e3;
+        }
+        let mut all: Vec<_> =
+            all.into_iter().map(|(name, (times, seconds))| KernelTime { name, times, seconds }).collect();
+        all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        Ok((all, made))
     }
 }
 
@@ -453,7 +512,8 @@ fn function(functions: &mut Functions, kernel: &str) -> Result<sys::CUfunction> 
     };
     let name = CString::new(kernel).map_err(|_| missing())?;
     // SAFETY: the module is loaded.
-    let function = unsafe { result::module::get_function(module, name) }.map_err(driver(format!("finding the kernel {kernel}")))?;
+    let function = unsafe { result::module::get_function(module, name) }
+        .map_err(driver(format!("finding the kernel {kernel}")))?;
     functions.found.insert(kernel.to_owned(), function);
     Ok(function)
 }

@@ -3,7 +3,7 @@
 use crate::buffer::{Floats, Memory, blocks, n};
 use crate::device::{Arg, Device};
 use crate::error::Result;
-use crate::matrix::{Matrix, ROWS, inputs, kernel};
+use crate::matrix::{Matrix, inputs, kernel, shared_out};
 use crate::ops::{THREADS, fits};
 use std::sync::Arc;
 use strata_cpu::experts::GateUp as HostGateUp;
@@ -203,7 +203,8 @@ impl SharedExpert<'_> {
             tokens: (0..rows as u32).collect(),
         };
         let inputs = x.len() == rows * hidden && up.in_len() == hidden && down.out_len() == hidden;
-        if fits(x.device(), "shared expert", inputs && gate.out_len() == up.out_len() && down.in_len() == up.out_len()) {
+        if fits(x.device(), "shared expert", inputs && gate.out_len() == up.out_len() && down.in_len() == up.out_len())
+        {
             let kind = |m: &Matrix| (m.ty(), m.scale());
             let kinds = Kinds { gate: kind(gate), up: kind(up), down: kind(down), width: gate.out_len(), hidden };
             run(x, &all, &kinds, at);
@@ -253,10 +254,10 @@ pub(crate) fn run_at(x: &Floats, plan: [Arg; 5], count: usize, entries: usize, k
     let groups_y = blocks(count, 1);
     // SAFETY: every group's weights are `width` rows of `hidden` values, its tokens are rows of `x`, and `middle` has
     // `width` values for each entry.
-    unsafe { device.launch(&kernel("gate_up", gate.0), [blocks(width, ROWS), groups_y, 1], 128, &args) };
+    unsafe { device.launch(&kernel("gate_up", gate.0), [shared_out(device, width, count), groups_y, 1], 128, &args) };
     let mut args = vec![downs, starts];
     args.extend(inputs(&middle, down.0));
     args.extend([Arg::At(results), n(count), n(hidden), n(width), Arg::F(down.1)]);
     // SAFETY: every group's weights are `hidden` rows of `width` values, and there is room for a result for each entry.
-    unsafe { device.launch(&kernel("down", down.0), [blocks(hidden, ROWS), groups_y, 1], 128, &args) };
+    unsafe { device.launch(&kernel("down", down.0), [shared_out(device, hidden, count), groups_y, 1], 128, &args) };
 }

@@ -43,7 +43,8 @@ impl Graph {
     /// Starts it behind everything that was started before. A failure is kept by the device.
     pub fn launch(&self) {
         // SAFETY: both handles are ours and live, and so does all memory that the kernels use.
-        self.device.attempt_call("starting a graph", || unsafe { result::graph::launch(self.exec, self.device.stream()) });
+        self.device
+            .attempt_call("starting a graph", || unsafe { result::graph::launch(self.exec, self.device.stream()) });
     }
 
     /// Number of kernels and copies.

@@ -18,6 +18,7 @@
 //! A device has one stream, on which all its kernels and copies run in the order in which they were started. So a buffer
 //! can be given back while kernels that use it are still waiting: whoever gets it next comes later on the stream.
 
+mod attention;
 mod buffer;
 mod device;
 mod error;
@@ -28,14 +29,13 @@ mod mapped;
 mod matrix;
 mod mixers;
 mod ops;
-mod attention;
 mod pool;
 mod rounds;
 mod slots;
 
 pub use attention::Selection;
 pub use buffer::{Cache, First, Floats};
-pub use device::Device;
+pub use device::{Device, KernelTime};
 pub use error::{Error, Result};
 pub use experts::{Experts, GateUp, Kinds, Routed, SharedExpert, Weights, sum_of};
 pub use graph::Graph;
@@ -43,5 +43,5 @@ pub use mapped::Mapped;
 pub use matrix::Matrix;
 pub use mixers::{DeltaInputs, Notes};
 pub use ops::{Found, Turns};
-pub use slots::Slots;
 pub use rounds::{DeviceRouting, Exchange, Group, Inbox, Outbox, Sizes};
+pub use slots::Slots;

@@ -47,8 +47,20 @@ pub(crate) fn inputs(x: &Floats, ty: GgmlType) -> Vec<Arg> {
     }
 }
 
-/// Rows of weights that a block of threads takes: a warp for each.
-pub(crate) const ROWS: usize = 4;
+/// Warps of a block.
+const WARPS: usize = 4;
+
+/// Warps that a multiprocessor has room for when they multiply.
+const RESIDENT: usize = 24;
+
+/// Blocks among which the rows of `groups` matrices are shared out, so that all of them run at the same time and none has
+/// more than `MOST` rows one after another.
+pub(crate) fn shared_out(device: &Device, rows: usize, groups: usize) -> u32 {
+    const MOST: usize = 16;
+    let warps = device.processors() as usize * RESIDENT;
+    let each = (rows * groups.max(1)).div_ceil(warps.max(1)).clamp(1, MOST);
+    blocks(rows, WARPS * each)
+}
 
 impl Matrix {
     /// Copies a tensor to the device; products are multiplied by `scale`.
@@ -98,7 +110,7 @@ impl Matrix {
         args.push(y.arg_mut());
         args.extend(sizes);
         // SAFETY: the matrix has `out_len` rows of `in_len` values, `x` has `tokens` rows of them, `y` a value for each pair.
-        unsafe { device.launch(&kernel("mul", self.ty), [blocks(self.out_len, ROWS), 1, 1], 128, &args) };
+        unsafe { device.launch(&kernel("mul", self.ty), [shared_out(device, self.out_len, 1), 1, 1], 128, &args) };
         y
     }
 }

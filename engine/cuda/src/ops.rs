@@ -40,7 +40,9 @@ pub struct Turns {
 impl Turns {
     /// The values of positions, on the host.
     pub fn values(rope: &Rope, positions: impl Iterator<Item = usize>) -> Vec<f32> {
-        positions.flat_map(|p| rope.at(p).cos_sin().iter().flat_map(|&(cos, sin)| [cos, sin]).collect::<Vec<_>>()).collect()
+        positions
+            .flat_map(|p| rope.at(p).cos_sin().iter().flat_map(|&(cos, sin)| [cos, sin]).collect::<Vec<_>>())
+            .collect()
     }
 
     /// Of these positions.
@@ -79,7 +81,7 @@ impl Floats {
             let parts = self.len() / width;
             let args = [self.arg(), gamma.arg(), out.arg_mut(), n(width), n(groups), Arg::F(eps)];
             // SAFETY: a block takes a part of `width` values of `self` and `out`; part p uses the gammas of p mod groups.
-            unsafe { device.launch("group_norm", [blocks(parts, 1), 1, 1], 256, &args) };
+            unsafe { device.launch("group_norm", [blocks(parts, 1), 1, 1], 512, &args) };
         }
         out
     }
@@ -213,8 +215,8 @@ impl Floats {
         let device = self.device();
         if fits(device, "note", found.len() == 2 && site < 1 << 16) {
             let args = [self.arg(), found.arg(), n(self.len()), Arg::N(site), Arg::F(largest)];
-            // SAFETY: a thread takes some of the values; `found` is one word of 64 bits.
             let grid = [blocks(self.len(), THREADS * 4).min(128), 1, 1];
+            // SAFETY: a thread takes some of the values; `found` is one word of 64 bits.
             unsafe { device.launch("nonfinite", grid, THREADS as u32, &args) };
         }
     }
@@ -235,7 +237,7 @@ impl Floats {
         let device = self.device();
         let rows = self.len() / experts.max(1);
         let (ids, weights) = (Memory::new(device, rows * used * 4), Memory::new(device, rows * used * 4));
-        if fits(device, "router", rows * experts == self.len() && experts <= 1024 && used <= experts) {
+        if fits(device, "router", rows * experts == self.len() && experts <= 1024 && used <= experts.min(32)) {
             let args = [self.arg(), ids.arg(), weights.arg(), n(experts), n(used)];
             // SAFETY: a warp takes a row of at most 1,024 logits; the outputs have `used` entries a row.
             unsafe { device.launch("route", [blocks(rows, 1), 1, 1], 32, &args) };

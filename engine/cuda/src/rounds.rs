@@ -247,7 +247,9 @@ impl Exchange {
         let finish = |out: &mut Floats| {
             let args = [part(layout.results), factor.arg(), out.arg_mut(), n(used + 1), n(hidden)];
             // SAFETY: the plan names results that exist, or none.
-            unsafe { device.launch("combine_at", [blocks(hidden, THREADS), blocks(rows, 1), 1], THREADS as u32, &args) };
+            unsafe {
+                device.launch("combine_at", [blocks(hidden, THREADS), blocks(rows, 1), 1], THREADS as u32, &args)
+            };
         };
         if let Some(resident) = resident {
             let [(gate, gate_bytes), (up, up_bytes), (down, down_bytes)] = resident.places();
@@ -328,7 +330,8 @@ impl Exchange {
             put(word, value as u32);
             put(word + 1, (value >> 32) as u32);
         };
-        let result = |pair: usize, value: u64| put_address(layout.results + 2 * (pair / used * (used + 1) + pair % used), value);
+        let result =
+            |pair: usize, value: u64| put_address(layout.results + 2 * (pair / used * (used + 1) + pair % used), value);
         for pair in 0..pairs {
             result(pair, self.host.address(self.results_at() + pair * hidden));
         }

@@ -8,9 +8,7 @@ use strata_cpu::delta::{self, DeltaShape, Updates};
 use strata_cpu::experts::{self, Choices, GateUp, Shared};
 use strata_cpu::rope::Rope;
 use strata_cpu::{Cpu, Isa, Rows, conv, elementwise, norm, router};
-use strata_cuda::{
-    Cache, DeltaInputs, Device, Experts, First, Floats, Matrix, Routed, Selection, SharedExpert, Turns,
-};
+use strata_cuda::{Cache, DeltaInputs, Device, Experts, First, Floats, Matrix, Routed, Selection, SharedExpert, Turns};
 use strata_gguf::{GgmlType, Gguf, Writer};
 
 /// The first GPU, or a line that says why not.
@@ -46,7 +44,8 @@ impl Numbers {
                 self.floats(values, 1.0).iter().flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes()).collect()
             }
             _ => {
-                let mut bytes: Vec<u8> = (0..values / ty.block_values() * ty.block_bytes()).map(|_| self.next() as u8).collect();
+                let mut bytes: Vec<u8> =
+                    (0..values / ty.block_values() * ty.block_bytes()).map(|_| self.next() as u8).collect();
                 for block in bytes.chunks_exact_mut(ty.block_bytes()) {
                     let n = block.len();
                     for at in [1, 3, n - 1, n.saturating_sub(3)] {
@@ -84,7 +83,9 @@ fn products_of_every_type() {
     let mut numbers = Numbers(0x1234_5678_9abc_def1);
     let mut wrong = Vec::new();
     for &ty in GgmlType::ALL {
-        for (rows, blocks, tokens) in [(5, 1, 1), (37, 3, 2), (64, 10, 1), (16, 10, 3), (9, 4, 8), (130, 2, 13), (512, 2560 / 256, 4)] {
+        for (rows, blocks, tokens) in
+            [(5, 1, 1), (37, 3, 2), (64, 10, 1), (16, 10, 3), (9, 4, 8), (130, 2, 13), (512, 2560 / 256, 4)]
+        {
             let cols = if ty.block_values() == 1 { blocks * 97 } else { blocks * ty.block_values() };
             let bytes = numbers.weights(ty, rows * cols);
             let t = tensor(ty, &[cols as u64, rows as u64], bytes);
@@ -241,9 +242,8 @@ fn norms_rotations_and_gates() {
     let expected: Vec<f32> = y.chunks(width).flat_map(|row| row.repeat(streams)).collect();
     same("repeated rows", &repeated, &expected);
     let (a, b) = up(&x).split_heads(width / 2);
-    let halves = |at: usize| -> Vec<f32> {
-        x.chunks(width).flat_map(|h| h[at * width / 2..][..width / 2].to_vec()).collect()
-    };
+    let halves =
+        |at: usize| -> Vec<f32> { x.chunks(width).flat_map(|h| h[at * width / 2..][..width / 2].to_vec()).collect() };
     same("first halves", &a.download(), &halves(0));
     same("second halves", &b.download(), &halves(1));
 

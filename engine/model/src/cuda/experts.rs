@@ -32,7 +32,8 @@ impl LayerExperts {
             GateUp::Fused(both) => (both.ty(), both.ty()),
         };
         let [gate_scale, up_scale, down_scale] = scales;
-        let kinds = Kinds { gate: (gate, gate_scale), up: (up, up_scale), down: (down.ty(), down_scale), width, hidden };
+        let kinds =
+            Kinds { gate: (gate, gate_scale), up: (up, up_scale), down: (down.ty(), down_scale), width, hidden };
         Ok(LayerExperts { layer, host: Experts { gate_up, down, scales, count, hidden, width }, kinds, there })
     }
 
@@ -54,10 +55,9 @@ impl LayerExperts {
             first * stride..(first + rows) * stride
         };
         let (gate, up) = match gate_up {
-            GateUp::Apart(gate, up) => (
-                gate.data().get(rows(gate, expert * width, *width)),
-                up.data().get(rows(up, expert * width, *width)),
-            ),
+            GateUp::Apart(gate, up) => {
+                (gate.data().get(rows(gate, expert * width, *width)), up.data().get(rows(up, expert * width, *width)))
+            }
             GateUp::Fused(both) => (
                 both.data().get(rows(both, 2 * expert * width, *width)),
                 both.data().get(rows(both, (2 * expert + 1) * width, *width)),

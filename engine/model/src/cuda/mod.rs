@@ -14,8 +14,8 @@ pub(crate) use program::Programs;
 
 use crate::config::Indexer;
 use crate::error::{Error, Result};
-use crate::ops::{DeltaUpdates, ExpertTensors, Ops, Routing, SharedExpert};
 use crate::forward::{Model, Observer, Output};
+use crate::ops::{DeltaUpdates, ExpertTensors, Ops, Routing, SharedExpert};
 use crate::state::State;
 use recording::{Recording, lock};
 use residency::Residency;
@@ -400,7 +400,8 @@ impl Ops for CudaOps {
     ) -> Floats {
         let SharedExpert { gate, up, down } = shared;
         let shared = strata_cuda::SharedExpert { gate, up, down, opening };
-        let recorded = self.recording(|r| r.routed.take().map(|routed| experts.record(&r.exchange, x, &routed, &shared)));
+        let recorded =
+            self.recording(|r| r.routed.take().map(|routed| experts.record(&r.exchange, x, &routed, &shared)));
         match recorded.flatten() {
             Some(sum) => sum,
             None => experts.forward(&self.cpu, x, routing, &shared),

@@ -177,7 +177,8 @@ impl Model<CudaOps> {
         let layout = Layout::new(self, rows);
         let inbox = Inbox::new(device, layout.end)?;
         let outbox = Arc::new(Outbox::new(device, rows * c.vocab)?);
-        let sizes = Sizes { rows, used: c.experts_used, hidden: c.hidden, width: c.expert_width, layers: c.layers.len() };
+        let sizes =
+            Sizes { rows, used: c.experts_used, hidden: c.hidden, width: c.expert_width, layers: c.layers.len() };
         let exchange = Arc::new(Exchange::new(device, sizes, inbox.floats(layout.round, 2))?);
         let width = match c.attention.indexer {
             Some(i) => (i.budget * i.block + i.block - 1).min(state.capacity),
@@ -212,7 +213,16 @@ impl Model<CudaOps> {
         let (graph, output) = recorded?;
         let Output { residual, .. } = output?;
         let recording = recording.ok_or(Error::State("a recording was lost"))?;
-        Ok(Program { graph, inbox, layout, outbox, exchange, checks: recording.checks, found: recording.found, residual })
+        Ok(Program {
+            graph,
+            inbox,
+            layout,
+            outbox,
+            exchange,
+            checks: recording.checks,
+            found: recording.found,
+            residual,
+        })
     }
 
     /// Runs a recorded pass.
@@ -279,7 +289,10 @@ impl Model<CudaOps> {
                 std::hint::spin_loop();
                 spins = spins.wrapping_add(1);
                 if spins.is_multiple_of(4096) && began.elapsed() > PATIENCE {
-                    return Err(Error::Device(format!("the GPU did not come to layer {i} in {} s", PATIENCE.as_secs())));
+                    return Err(Error::Device(format!(
+                        "the GPU did not come to layer {i} in {} s",
+                        PATIENCE.as_secs()
+                    )));
                 }
             }
             exchange.routing(&mut routing.ids, &mut routing.weights);

@@ -27,7 +27,12 @@ impl Residency {
     }
 
     /// Addresses of an expert's matrices, which have so many bytes, if it is resident.
-    pub(super) fn addresses(&self, layer: usize, expert: usize, lengths: impl FnOnce() -> [usize; 3]) -> Option<[u64; 3]> {
+    pub(super) fn addresses(
+        &self,
+        layer: usize,
+        expert: usize,
+        lengths: impl FnOnce() -> [usize; 3],
+    ) -> Option<[u64; 3]> {
         let slot = (*self.table.get(layer * self.experts + expert)?)?;
         Some(self.slots.addresses(slot as usize, lengths()))
     }
