@@ -19,8 +19,10 @@ HOME = pathlib.Path(__file__).resolve().parent.parent
 ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
 OPTIONS = ["--gpu-architecture=compute_75", "--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true",
            "--restrict"]
-# A kernel that spills to local memory is a mistake, unless it is named here with the bytes it may.
-SPILLS = {}
+# A kernel that spills to local memory is a mistake, unless it is named here with the bytes it may. Those of these are read
+# once for each row.
+SPILLS = {"gate_up_q4_1": 8, "gate_up_q5_1": 8}
+TOO_MANY = []
 
 
 def site():
@@ -65,7 +67,7 @@ class Compiler:
 
 
 def assemble(path, verbose):
-    """Registers and spills of each kernel for every architecture; exits if one spills that should not."""
+    """Registers and spills of each kernel for every architecture; notes those that spill and should not."""
     ptxas = site() / "cuda_nvcc" / "bin" / "ptxas"
     with tempfile.TemporaryDirectory() as scratch:
         for arch in ARCHITECTURES:
@@ -80,7 +82,7 @@ def assemble(path, verbose):
                 if verbose:
                     print(f"{arch:7} {name:28} {registers:>4} registers {spilled:>5} bytes spilled")
                 if int(spilled) > SPILLS.get(name, 0):
-                    sys.exit(f"{name} in {path.name} spills {spilled} bytes on {arch}")
+                    TOO_MANY.append(f"{name} in {path.name} spills {spilled} bytes on {arch}")
 
 
 def main():
@@ -101,6 +103,8 @@ def main():
         assemble(target, options.verbose)
     known = {source.stem for source in (HOME / "cu").glob("*.cu")}
     stale += [p.name for p in (HOME / "ptx").glob("*.ptx") if p.stem not in known]
+    if TOO_MANY:
+        sys.exit("\n".join(TOO_MANY))
     if stale:
         sys.exit(f"not what the sources compile to: {', '.join(stale)}; run ptx.py and commit")
     print("PTX matches the sources" if options.check else "PTX written")
