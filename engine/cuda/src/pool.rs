@@ -12,9 +12,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// The size that a buffer of `bytes` gets: few sizes, so that they are found again, and at most an eighth too large.
+    /// The size that a buffer of `bytes` gets: few sizes, so that they are found again, and at most an eighth or 2 MiB too
+    /// large.
     pub(crate) fn size(bytes: usize) -> usize {
-        let step = (bytes.next_power_of_two() / 16).max(512);
+        let step = (bytes.next_power_of_two() / 16).clamp(512, 2 << 20);
         bytes.max(1).next_multiple_of(step)
     }
 
@@ -44,7 +45,7 @@ mod tests {
     fn sizes_are_few_and_near() {
         for bytes in [0, 1, 511, 512, 513, 5000, 1 << 20, (1 << 20) + 1, 1_382_400, 3_000_000_001] {
             let size = Pool::size(bytes);
-            assert!(size >= bytes && size <= bytes + (bytes / 8).max(512), "{bytes}: {size}");
+            assert!(size >= bytes && size <= bytes + (bytes / 8).clamp(512, 2 << 20), "{bytes}: {size}");
             assert_eq!(Pool::size(size), size);
         }
     }

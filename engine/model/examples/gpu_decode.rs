@@ -1,0 +1,130 @@
+//! How fast a model writes on a GPU, in windows of recorded passes:
+//!
+//! ```sh
+//! cargo run --release -p strata-model --example gpu_decode -- MODEL.gguf PLACE BUDGET_MIB THREADS ROUNDS WINDOW
+//! ```
+//!
+//! PLACE is `device` (all experts on the GPU) or `host` (experts in host memory, where THREADS threads compute them; after a
+//! first measurement the most used ones get slots, as many as fit in BUDGET_MIB together with everything else). Seven times
+//! ROUNDS rounds of WINDOW rows are timed, each window being kept whole, as if every draft were right.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+use strata_cpu::{Cpu, Isa};
+use strata_cuda::Device;
+use strata_gguf::Gguf;
+use strata_model::{CudaOps, ExpertPlace, Model, Observer, Routing, State, Want};
+
+/// Repetitions of a measurement.
+const TIMES: usize = 7;
+
+/// Room for what is allocated after the slots.
+const RESERVE: usize = 64 << 20;
+
+/// Counts uses of experts, and how long the host waited for kernels and worked for them.
+struct Watch {
+    experts: usize,
+    uses: Vec<u32>,
+    last: Instant,
+    waited: Duration,
+    served: Duration,
+}
+
+impl Observer for Watch {
+    fn routing(&mut self, layer: usize, routing: &Routing) {
+        self.waited += self.last.elapsed();
+        self.last = Instant::now();
+        for &id in &routing.ids {
+            if let Some(uses) = self.uses.get_mut(layer * self.experts + usize::from(id)) {
+                *uses += 1;
+            }
+        }
+    }
+
+    fn experts(&mut self, _layer: usize) {
+        self.served += self.last.elapsed();
+        self.last = Instant::now();
+    }
+}
+
+/// Rounds, each beginning with the token that the last one chose.
+struct Text<'a> {
+    model: &'a Model<CudaOps>,
+    state: State<CudaOps>,
+    window: usize,
+    last: u32,
+}
+
+impl Text<'_> {
+    /// Rounds per second.
+    fn rounds(&mut self, count: usize, watch: &mut Watch) -> Result<f64, Box<dyn Error>> {
+        let vocab = self.model.config().vocab;
+        let began = Instant::now();
+        for _ in 0..count {
+            let drafts = (0..self.window).map(|i| (self.last as usize + i * 7919) % vocab);
+            let tokens: Vec<u32> = drafts.filter_map(|t| u32::try_from(t).ok()).collect();
+            watch.last = Instant::now();
+            let logits = self.model.forward(&mut self.state, &tokens, Want::Last, watch)?.logits;
+            let best = logits.iter().enumerate().fold((0, f32::MIN), |b, (i, &v)| if v > b.1 { (i, v) } else { b });
+            self.last = u32::try_from(best.0)?;
+        }
+        Ok(count as f64 / began.elapsed().as_secs_f64())
+    }
+
+    fn measure(&mut self, what: &str, count: usize, watch: &mut Watch) -> Result<(), Box<dyn Error>> {
+        // Recording, and touching memory for the first time, is not what is measured.
+        self.rounds(4, watch)?;
+        (watch.waited, watch.served) = (Duration::ZERO, Duration::ZERO);
+        let speeds = (0..TIMES).map(|_| self.rounds(count, watch)).collect::<Result<Vec<f64>, _>>()?;
+        let shown: Vec<String> = speeds.iter().map(|s| format!("{s:.2}")).collect();
+        let per_round = |d: Duration| d.as_secs_f64() * 1e3 / (count * TIMES) as f64;
+        println!(
+            "{what}: rounds/s {}; the host waits {:.2} ms and works {:.2} ms a round",
+            shown.join(" "),
+            per_round(watch.waited),
+            per_round(watch.served)
+        );
+        Ok(())
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [path, place, budget, threads, rounds, window] = args.as_slice() else {
+        return Err("usage: gpu_decode MODEL.gguf device|host BUDGET_MIB THREADS ROUNDS WINDOW".into());
+    };
+    let (budget, threads): (usize, usize) = (budget.parse()?, threads.parse()?);
+    let (rounds, window): (usize, usize) = (rounds.parse()?, window.parse()?);
+    let place = match place.as_str() {
+        "device" => ExpertPlace::Device,
+        "host" => ExpertPlace::Host,
+        other => return Err(format!("PLACE is device or host, not {other}").into()),
+    };
+    let device = Device::open(0)?;
+    let ops = CudaOps::new(device.clone(), Cpu::new(threads, Isa::detect()), place);
+    let began = Instant::now();
+    let model = Model::load(&Gguf::open(path.as_ref())?, ops, &mut |_| ())?;
+    let held = |device: &Device| device.held() as f64 / f64::from(1 << 30);
+    println!("loaded in {:.1} s; {:.2} GiB on {}", began.elapsed().as_secs_f64(), held(&device), device.name());
+    let (layers, experts) = (model.config().layers.len(), model.config().experts);
+    let mut watch = Watch {
+        experts,
+        uses: vec![0; layers * experts],
+        last: Instant::now(),
+        waited: Duration::ZERO,
+        served: Duration::ZERO,
+    };
+    let state = model.new_state(64 + 2 * (rounds + 8) * window * TIMES);
+    let mut text = Text { model: &model, state, window, last: 1000 };
+    text.measure("no slots", rounds, &mut watch)?;
+    if place == ExpertPlace::Host {
+        let mut ranked: Vec<usize> = (0..layers * experts).collect();
+        ranked.sort_by_key(|&i| std::cmp::Reverse(watch.uses.get(i).copied()));
+        let bytes = (budget << 20).saturating_sub(device.held() + RESERVE);
+        let slots = model.keep_experts(bytes, ranked.iter().map(|&i| (i / experts, i % experts)))?;
+        println!("{slots} slots; {:.2} GiB on the GPU", held(&device));
+        text.measure("slots", rounds, &mut watch)?;
+    }
+    Ok(())
+}
