@@ -47,6 +47,11 @@ clients:
     target/clients/bin/pytest -q -p no:cacheprovider engine/server/tests/sdk
     target/clients/bin/pytest -q -p no:cacheprovider engine/server/tests/sdk_nano
 
+# 32 clients at once, for so many seconds, at a scripted server and at the real one
+load SECONDS="60":
+    STRATA_LOAD_SECONDS={{SECONDS}} cargo test --release --locked -p strata-server --test load thirty_two -- --nocapture
+    STRATA_LOAD_SECONDS={{SECONDS}} cargo test --release --locked -p strata --test cli thirty_two -- --nocapture
+
 # Talk in the terminal
 chat *ARGS:
     cargo run --release --locked -- run {{ARGS}}

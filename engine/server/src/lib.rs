@@ -31,7 +31,13 @@
 //! is loaded, and 500 with `x-should-retry: false` when the engine failed.
 //!
 //! Streams begin at once, and show a sign of life whenever nothing was sent for [`Options::heartbeat`]. A client that goes
-//! away cancels its request.
+//! away cancels its request. A stream that does not come to its end says so with an error event.
+//!
+//! Clients that do not get on are let go; [`Limits`] has the times. A head or a body that comes too slowly is answered
+//! with status 408, an idle connection ends without a word, and one connection too many is answered with status 503 and
+//! `retry-after` on all paths but `/health`. `Expect: 100-continue` is honoured. A client that reads slowly holds up nobody: its
+//! connection ends once it took nothing for [`Limits::unread`], and its answer is cancelled, with an error event behind what it
+//! was sent, once [`Limits::waiting`] events wait for it.
 #![forbid(unsafe_code)]
 
 mod api;
