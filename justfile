@@ -53,6 +53,11 @@ ptx *ARGS:
     target/ptx/bin/pip install -q --no-deps -r engine/cuda/scripts/requirements.txt
     target/ptx/bin/python engine/cuda/scripts/ptx.py {{ARGS}}
 
+# 32 clients at once, for so many seconds, at a scripted server and at the real one
+load SECONDS="60":
+    STRATA_LOAD_SECONDS={{SECONDS}} cargo test --release --locked -p strata-server --test load thirty_two -- --nocapture
+    STRATA_LOAD_SECONDS={{SECONDS}} cargo test --release --locked -p strata --test cli thirty_two -- --nocapture
+
 # Talk in the terminal
 chat *ARGS:
     cargo run --release --locked -- run {{ARGS}}

@@ -10,7 +10,7 @@ use strata_config::{Origin, Settings};
 use strata_gguf::{Gguf, show_path};
 use strata_model::CpuOps;
 use strata_policy::cache::CacheParams;
-use strata_runtime::{About, Engine, Error, Recorded, Recording};
+use strata_runtime::{About, CacheWatch, Engine, Error, Recorded, Recording};
 use strata_trace::{KnobValue, PartFile};
 
 /// `--trace FILE`, and `--force` for it.
@@ -126,6 +126,11 @@ impl Started {
     /// Its file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What its expert cache counts.
+    pub(crate) fn cache(&self) -> CacheWatch {
+        self.recording.cache()
     }
 
     /// Ends the trace and gives it its name. Says what is missing in it.

@@ -233,7 +233,7 @@ impl OneFile {
         }
         let file = File::open(path).map_err(|e| cannot_open(path, e))?;
         // An empty file cannot be mapped on every system; the parser has the sentence for it.
-        let backing = if info.len() == 0 { Backing::Static(&[]) } else { Backing::map(path, &file)? };
+        let backing = if info.len() == 0 { Backing::Static(&[]) } else { Backing::map(path, file)? };
         OneFile::new(name, Some(path.to_path_buf()), backing).map_err(|e| match e {
             Error::Invalid { file, what } if is_partial(&file) => Error::Invalid {
                 what: format!("{what} (by its name, the file is an unfinished download or one piece of a cut file)"),

@@ -60,6 +60,7 @@ mod tensor;
 mod tokenizer;
 mod types;
 mod value;
+mod watch;
 mod writer;
 
 pub use error::{Error, Result, show_path, show_text};
@@ -71,4 +72,5 @@ pub use tensor::Tensor;
 pub use tokenizer::{ControlText, Prompt, Special, SpecialLiterals, StreamDecoder, TokenKind, Tokenizer};
 pub use types::GgmlType;
 pub use value::{ArrayValue, Metadata, Value};
+pub use watch::Watch;
 pub use writer::Writer;

@@ -69,7 +69,7 @@ impl SafeTensors {
                 return Err(Error::Invalid { file: shown, what: "not a regular file".into() });
             }
             let file = File::open(&path).map_err(|e| cannot("open", &path, e))?;
-            let backing = if info.len() == 0 { Backing::Static(&[]) } else { Backing::map(&path, &file)? };
+            let backing = if info.len() == 0 { Backing::Static(&[]) } else { Backing::map(&path, file)? };
             all.add(&shown, backing, prefix)?;
             all.files.push(path);
         }

@@ -98,6 +98,10 @@ impl Tensor {
         Tensor::new(info, backing, file).ok_or_else(|| about(name, format!("{dims:?} {ty} needs {bytes} bytes")))
     }
 
+    pub(crate) fn backing(&self) -> &Arc<Backing> {
+        &self.backing
+    }
+
     pub(crate) fn shared_name(&self) -> Arc<str> {
         Arc::clone(&self.info.name)
     }

@@ -276,6 +276,7 @@ impl<O: Ops> Session<'_, O> {
             if cancel.load(Ordering::Relaxed) {
                 return Ok(None);
             }
+            self.engine.check_files()?;
             let at = self.state.tokens().len();
             let stop = prompt.next_stop(at, self.checkpoints.last());
             let rest = &prompt.tokens[at..];

@@ -44,6 +44,7 @@ impl<'e, O: Ops> Session<'e, O> {
             if answering.cancel.load(Ordering::Relaxed) {
                 return Ok(Finish::Cancelled);
             }
+            self.engine.check_files()?;
             let (before, answered) = (self.state.tokens().len(), answering.writer.tokens().len());
             let remaining = match answering.params.max_tokens {
                 0 => capacity - before,

@@ -6,7 +6,7 @@ use crate::recorder::{Recorder, Slot};
 use crate::session::Session;
 use crate::speculation::Learned;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use strata_gguf::{ChatTemplate, Gguf, Tokenizer};
+use strata_gguf::{ChatTemplate, Gguf, Tokenizer, Watch};
 use strata_model::{DraftLayer, Model, Ops, Progress};
 
 /// The literals between which a model thinks.
@@ -23,6 +23,8 @@ pub struct Engine<O: Ops> {
     stop_ids: Vec<u32>,
     think: Option<(u32, u32)>,
     name: String,
+    /// The files that weights are read from.
+    files: Watch,
     warnings: Vec<String>,
     draft: Option<DraftLayer<O>>,
     learned: Mutex<Option<Learned>>,
@@ -62,6 +64,7 @@ impl<O: Ops> Engine<O> {
             stop_ids: tokenizer.stop_ids(),
             think: tokenizer.id_of(THINK.0).zip(tokenizer.id_of(THINK.1)),
             name: gguf.name().to_owned(),
+            files: Watch::of(gguf),
             model,
             tokenizer,
             template,
@@ -94,12 +97,21 @@ impl<O: Ops> Engine<O> {
     /// The file has no draft layer, or one of another model.
     pub fn add_draft_layer(&mut self, file: &Gguf) -> Result<()> {
         self.draft = Some(DraftLayer::load(file, &self.model)?);
+        self.files = std::mem::take(&mut self.files).and(Watch::of(file));
         Ok(())
     }
 
     /// The draft layer, if there is one.
     pub fn draft_layer(&self) -> Option<&DraftLayer<O>> {
         self.draft.as_ref()
+    }
+
+    /// Looks whether the files that weights are read from are still whole. Sessions do, before each pass over the model.
+    ///
+    /// # Errors
+    /// One is shorter than when it was opened: nothing can be answered any more.
+    pub fn check_files(&self) -> Result<()> {
+        Ok(self.files.check()?)
     }
 
     /// What earlier sessions learned about drafting.

@@ -38,7 +38,7 @@ pub use logprobs::TokenLogprob;
 pub use marks::ChatMarks;
 pub use params::GenerateParams;
 pub use parking::{Parked, Parking};
-pub use recorder::{About, CacheCounts, Recorded, Recorder, Recording};
+pub use recorder::{About, CacheCounts, CacheWatch, LayerHits, Recorded, Recorder, Recording};
 pub use rejection::SpecSampling;
 pub use sampler::{Sampler, SamplingParams};
 pub use session::{Answer, Event, Finish, Pace, Session, Timings};

@@ -12,7 +12,9 @@ use strata_gguf::{Gguf, Special};
 use strata_model::{CpuOps, Observer, Routing, Want};
 use strata_policy::cache::{Admission, CacheParams, Capacity, Rule, Scope};
 use strata_policy::window::{Settings, Source};
-use strata_runtime::{About, Answer, CheckpointParams, Engine, Recorded, Recording, Session, SpeculationParams};
+use strata_runtime::{
+    About, Answer, CheckpointParams, Engine, LayerHits, Recorded, Recording, Session, SpeculationParams,
+};
 use strata_sim::replay::{Accesses, StartState, check, replay};
 use strata_trace::{Branch, DraftSource, KnobValue, Phase, Trace, gate_to_fixed};
 
@@ -35,8 +37,14 @@ fn recorded_with(
     engine.record(recorder);
     work();
     engine.stop_recording();
+    let watch = recording.cache();
     let (file, recorded) = recording.finish().unwrap();
     assert_eq!(recorded.warning(), None);
+    // What is told of each layer while it is recorded adds up to what is told at the end.
+    let layers = watch.layers();
+    let sum = |of: fn(&LayerHits) -> u64| layers.iter().map(of).sum::<u64>();
+    let told = (!layers.is_empty()).then(|| (sum(|layer| layer.accesses), sum(|layer| layer.hits)));
+    assert_eq!(told, recorded.cache.map(|cache| (cache.accesses, cache.hits)));
     let opened = Trace::read_from(&file[..], file.len() as u64, "t").unwrap();
     assert_eq!((opened.warnings.len(), opened.trace.rounds.len() as u64), (0, recorded.rounds));
     (opened.trace, recorded)

@@ -8,13 +8,17 @@
 //! | `emoji` | characters of several bytes |
 //! | `count` | the numbers from one to ten |
 //! | `slow` | a hundred words, one every 20 ms |
+//! | `canary NAME.` | a hundred tokens with the name, one every 2 ms |
 //! | `die` | two words, and then the engine fails |
+//! | `vanish` | two words, and then the engine is gone without a word |
 //! | `busy`, `loading` | refused |
+//! | `soon NAME` | refused twice, since the model is loaded, and then answered |
 //!
 //! A request that asks for JSON gets some, one that asks for thinking some of that, and a prompt that was seen before
 //! counts as read.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strata_runtime::{Constraint, Finish};
@@ -24,11 +28,14 @@ use strata_server::{Options, serve};
 
 fn main() -> std::io::Result<()> {
     let keys = std::env::args().skip(1).collect();
-    let seen = Mutex::new(HashSet::new());
+    // How often each prompt was asked, by its hash: what is kept of a request must stay small.
+    let asked = Mutex::new(HashMap::new());
     let backend = Scripted::new(move |request| {
-        let known = !seen.lock().unwrap_or_else(PoisonError::into_inner).insert(request.prompt.tokens.clone());
-        let cached = if known { request.prompt.tokens.len() - 1 } else { 0 };
-        script(request).map(|script| Script { cached, ..limited(script, request) })
+        let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let times: &mut usize = asked.entry(hash(&request.prompt.tokens)).or_default();
+        *times += 1;
+        let cached = if *times > 1 { request.prompt.tokens.len() - 1 } else { 0 };
+        script(request, *times).map(|script| Script { cached, ..limited(script, request) })
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
@@ -39,11 +46,18 @@ fn main() -> std::io::Result<()> {
     })
 }
 
-fn script(request: &Request) -> Result<Script, Refusal> {
+fn hash(tokens: &[u32]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tokens.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What is answered to a prompt that is asked for the `time`-th time.
+fn script(request: &Request, time: usize) -> Result<Script, Refusal> {
     let prompt: String = request.prompt.tokens.iter().filter_map(|&t| char::from_u32(t)).collect();
     let message = prompt.trim_end().rsplit('\n').next().unwrap_or_default();
     let has = |word: &str| message.contains(word);
-    if has("busy") || has("loading") {
+    if has("busy") || has("loading") || has("soon") && time < 3 {
         let kind = if has("busy") { RefusalKind::Busy } else { RefusalKind::NotReady };
         let refusal = Refusal::new(kind, "not now");
         return Err(Refusal { retry_after: Some(Duration::from_millis(50)), ..refusal });
@@ -74,6 +88,13 @@ fn script(request: &Request) -> Result<Script, Refusal> {
     } else if has("slow") {
         let word = [Step::Text("word ".to_owned()), Step::Wait(Duration::from_millis(20))];
         steps.extend(std::iter::repeat_n(word, 100).flatten());
+    } else if let Some((_, name)) = message.split_once("canary ") {
+        let name = name.split('.').next().unwrap_or_default();
+        let token = |i| [Step::Text(format!("{name}-{i} ")), Step::Wait(Duration::from_millis(2))];
+        steps.extend((0..100).flat_map(token));
+    } else if has("vanish") {
+        steps.extend(words("I am ").map(Step::Text));
+        steps.push(Step::Vanish);
     } else if has("die") {
         steps.extend(words("I am ").map(Step::Text));
         steps.push(Step::Fail(Refusal::new(RefusalKind::Engine, "the engine died")));

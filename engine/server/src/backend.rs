@@ -240,6 +240,8 @@ pub struct Status {
     pub rounds: Vec<Round>,
     /// Expert caches by layer; empty where there are none.
     pub expert_cache: Vec<LayerCache>,
+    /// Whether these hold nothing, and what they would hold is counted in a recording.
+    pub expert_cache_on_paper: bool,
 }
 
 /// Where the weights lie, in bytes.

@@ -31,7 +31,13 @@
 //! is loaded, and 500 with `x-should-retry: false` when the engine failed.
 //!
 //! Streams begin at once, and show a sign of life whenever nothing was sent for [`Options::heartbeat`]. A client that goes
-//! away cancels its request.
+//! away cancels its request. A stream that does not come to its end says so with an error event.
+//!
+//! Clients that do not get on are let go; [`Limits`] has the times. A head or a body that comes too slowly is answered
+//! with status 408, an idle connection ends without a word, and one connection too many is answered with status 503 and
+//! `retry-after` on all paths but `/health`. `Expect: 100-continue` is honoured. A client that reads slowly holds up nobody: its
+//! connection ends once it took nothing for [`Limits::unread`], and its answer is cancelled, with an error event behind what it
+//! was sent, once [`Limits::waiting`] events wait for it.
 #![forbid(unsafe_code)]
 
 mod api;
@@ -47,11 +53,11 @@ mod thinking;
 mod tools;
 mod web;
 
-pub use options::{Log, Options};
+pub use options::{Limits, Log, Options};
 
 use backend::Backend;
+use http::connections::Connections;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -66,6 +72,7 @@ const QUIET: u32 = 5;
 pub(crate) struct App {
     backend: Arc<dyn Backend>,
     options: Arc<Options>,
+    connections: Arc<Connections>,
     /// Whether the server is to stop.
     stopping: watch::Receiver<bool>,
 }
@@ -73,17 +80,19 @@ pub(crate) struct App {
 /// The server as a service. Connections have to bring their address (`into_make_service_with_connect_info`), by which
 /// clients without a key are told apart.
 pub fn router(backend: Arc<dyn Backend>, options: Options) -> axum::Router {
-    assemble(backend, options, watch::channel(false).1)
+    http::router(app(backend, options, watch::channel(false).1))
 }
 
-fn assemble(backend: Arc<dyn Backend>, options: Options, stopping: watch::Receiver<bool>) -> axum::Router {
-    http::router(App { backend, options: Arc::new(options), stopping })
+fn app(backend: Arc<dyn Backend>, options: Options, stopping: watch::Receiver<bool>) -> App {
+    let connections = Arc::new(Connections::new(options.limits, options.log.clone()));
+    App { backend, options: Arc::new(options), connections, stopping }
 }
 
 /// Serves until `stop` is ready, and then until running answers ended or [`Options::grace`] is over, whichever comes first.
+/// What clients may take of its time and memory is in [`Options::limits`].
 ///
 /// # Errors
-/// The listener fails.
+/// The listener fails, for a minute on end.
 pub async fn serve(
     listener: TcpListener,
     backend: Arc<dyn Backend>,
@@ -91,21 +100,17 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let grace = options.grace;
-    let (stopping, mut stopped) = watch::channel(false);
-    let busy = Arc::clone(&backend);
-    let service = assemble(backend, options, stopped.clone()).into_make_service_with_connect_info::<SocketAddr>();
-    let signal = async move {
+    let (stopping, stopped) = watch::channel(false);
+    let app = app(Arc::clone(&backend), options, stopped.clone());
+    let connections = Arc::clone(&app.connections);
+    let ending = async {
         stop.await;
         stopping.send_replace(true);
+        let _ = tokio::time::timeout(grace, idle(&*backend)).await;
     };
-    let serving = axum::serve(listener, service).with_graceful_shutdown(signal);
     tokio::select! {
-        ended = serving => ended,
-        () = async {
-            // An error means that the sender is gone, which it is only once serving ended.
-            let _ = stopped.wait_for(|&stopped| stopped).await;
-            let _ = tokio::time::timeout(grace, idle(&*busy)).await;
-        } => Ok(()),
+        ended = connections.serve(listener, http::router(app), stopped) => ended,
+        () = ending => Ok(()),
     }
 }
 

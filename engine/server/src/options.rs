@@ -16,6 +16,8 @@ pub struct Options {
     pub origins: Vec<String>,
     /// Bytes of a request's body at most.
     pub body_limit: usize,
+    /// What clients may take of the server's time and memory.
+    pub limits: Limits,
     /// How long a stream may be silent before a sign of life is sent.
     pub heartbeat: Duration,
     /// How long answers may go on once the server is to stop.
@@ -41,6 +43,7 @@ impl Default for Options {
             hosts: Vec::new(),
             origins: Vec::new(),
             body_limit: 32 << 20,
+            limits: Limits::default(),
             heartbeat: Duration::from_secs(5),
             grace: Duration::from_secs(10),
             sampling: SamplingParams::default(),
@@ -49,6 +52,35 @@ impl Default for Options {
             name: "strata".to_owned(),
             log: Log::none(),
             routes: Router::new(),
+        }
+    }
+}
+
+/// What a client may take of the server's time and memory before it is let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at the same time. Further ones are answered with status 503.
+    pub connections: usize,
+    /// How long a request's head may take, from the start of the connection or the end of the answer before. So an idle
+    /// connection ends after this time, and a head that is only half there is answered with status 408.
+    pub head: Duration,
+    /// How long a request's body may take, if it is slower than 1 KiB/s. Then the answer is status 408.
+    pub body: Duration,
+    /// How long a client may take nothing of what is sent to it. Then its connection ends, and its request is cancelled.
+    pub unread: Duration,
+    /// Events of an answer that may wait for a client that reads slowly. One more, and its request is cancelled.
+    pub waiting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            // Below the 1024 files that most systems let a process open.
+            connections: 512,
+            head: Duration::from_secs(30),
+            body: Duration::from_secs(30),
+            unread: Duration::from_secs(60),
+            waiting: 1 << 14,
         }
     }
 }

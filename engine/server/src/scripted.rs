@@ -5,6 +5,7 @@
 use crate::backend::{
     Backend, ChatInput, Drafts, Event, ModelInfo, Outcome, Queue, Refusal, RefusalKind, Request, State, Status,
 };
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Literals that are tokens.
 pub const MARKS: [&str; 4] = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"];
+/// Requests that are remembered.
+const SEEN: usize = 1000;
 /// The first token that is no character.
 const SPECIAL: u32 = 0x11_0000;
 
@@ -79,7 +82,7 @@ pub struct Scripted {
     model: Mutex<Option<ModelInfo>>,
     state: Mutex<State>,
     choose: Box<Choose>,
-    seen: Mutex<Vec<(Request, Option<ChatInput>)>>,
+    seen: Mutex<VecDeque<(Request, Option<ChatInput>)>>,
     rendered: Mutex<Option<ChatInput>>,
     counts: Arc<Counts>,
     started: Instant,
@@ -133,9 +136,9 @@ impl Scripted {
         *lock(&self.state) = state;
     }
 
-    /// What was asked so far, with the conversation that was rendered last before.
+    /// What was asked so far, or the last thousand of it, with the conversation that was rendered last before.
     pub fn seen(&self) -> Vec<(Request, Option<ChatInput>)> {
-        lock(&self.seen).clone()
+        lock(&self.seen).iter().cloned().collect()
     }
 
     /// The conversation that was rendered last.
@@ -210,7 +213,13 @@ impl Backend for Scripted {
         let script = (self.choose)(&request)?;
         let runtime = tokio::runtime::Handle::try_current()
             .map_err(|e| Refusal::new(RefusalKind::Engine, format!("scripts need a runtime: {e}")))?;
-        lock(&self.seen).push((request.clone(), lock(&self.rendered).clone()));
+        {
+            let mut seen = lock(&self.seen);
+            if seen.len() >= SEEN {
+                seen.pop_front();
+            }
+            seen.push_back((request.clone(), lock(&self.rendered).clone()));
+        }
         self.counts.requests.fetch_add(1, Ordering::SeqCst);
         self.counts.running.fetch_add(1, Ordering::SeqCst);
         let (sender, receiver) = unbounded_channel();

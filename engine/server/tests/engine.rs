@@ -40,6 +40,7 @@ fn load() -> Loaded<CpuOps> {
         speculation: SpeculationParams::default(),
         tiers: Tiers { ram: 1, ..Tiers::default() },
         degradations: Vec::new(),
+        expert_cache: None,
     }
 }
 

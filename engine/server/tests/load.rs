@@ -4,10 +4,12 @@
 
 mod common;
 
+use common::crowd::{self, Question};
 use common::{Reply, Server};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use strata_server::scripted::{Script, Scripted, Step};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -23,23 +25,6 @@ fn endless() -> Scripted {
         steps.extend([Step::Text("word ".to_owned()), Step::Wait(Duration::from_millis(10))]);
     }
     Scripted::always(Script::new(steps))
-}
-
-/// Seconds that 32 clients are answered: half a one, or as many as STRATA_LOAD_SECONDS says.
-fn tokens() -> usize {
-    let seconds = std::env::var("STRATA_LOAD_SECONDS").ok().and_then(|s| s.parse::<usize>().ok());
-    seconds.map_or(200, |s| s * 400)
-}
-
-/// Answers of tokens that name the asker, one every 2 ms or a little more.
-fn canaries() -> Scripted {
-    Scripted::new(|request| {
-        let prompt: String = request.prompt.tokens.iter().filter_map(|&t| char::from_u32(t)).collect();
-        let name: String = prompt.split("canary ").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
-        let steps =
-            (0..tokens()).flat_map(|i| [Step::Text(format!("{name}-{i} ")), Step::Wait(Duration::from_millis(2))]);
-        Ok(Script::new(steps))
-    })
 }
 
 #[test]
@@ -90,14 +75,14 @@ fn a_thousand_abrupt_disconnects_leave_nothing_running() {
 
 #[test]
 fn half_a_request_holds_nobody_up() {
-    let server = Server::start(canaries(), |_| ());
+    let server = Server::text(["Hi"]);
     let mut stuck: Vec<_> = (0..50).map(|_| server.connect()).collect();
     for connection in &mut stuck {
         connection
             .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
             .unwrap();
     }
-    assert_eq!(server.post(CHAT, &ask("canary 1", false)).status, 200);
+    assert_eq!(server.post(CHAT, &ask("Hello", false)).status, 200);
 }
 
 #[test]
@@ -115,39 +100,27 @@ fn a_client_that_does_not_read_holds_nobody_up() {
     assert_eq!(bytes, 400 * (64 << 10));
 }
 
+/// The server has a process of its own, so that its memory can be told. It is the example that tests of clients use, which
+/// is built with them; STRATA_LOAD_SECONDS has them go on for longer.
 #[test]
 fn thirty_two_clients_get_their_own_tokens() {
-    let server = Server::start(canaries(), |_| ());
-    let clients: Vec<_> = (0..32)
-        .map(|i| {
-            let mut connection = server.open(CHAT, &ask(&format!("canary {i}."), true));
-            std::thread::spawn(move || {
-                let (mut bytes, mut gaps, mut last) = (Vec::new(), Vec::new(), Instant::now());
-                let mut piece = [0; 4096];
-                loop {
-                    match connection.read(&mut piece).unwrap() {
-                        0 => break,
-                        n => bytes.extend_from_slice(&piece[..n]),
-                    }
-                    gaps.push(last.elapsed());
-                    last = Instant::now();
-                }
-                let head = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
-                let body = String::from_utf8(common::dechunk(&bytes[head..])).unwrap();
-                let events = common::events(&body);
-                let text: String = events
-                    .iter()
-                    .filter_map(|(_, data)| serde_json::from_str::<Value>(data).ok())
-                    .filter_map(|c| c["choices"][0]["delta"]["content"].as_str().map(str::to_owned))
-                    .collect();
-                let expected: String = (0..tokens()).map(|n| format!("{i}-{n} ")).collect();
-                assert_eq!(text, expected);
-                gaps
-            })
+    let examples = std::env::current_exe().unwrap().parent().unwrap().join("../examples");
+    let mut server = Command::new(examples.join("scripted")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut address = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    let address = address.trim().strip_prefix("http://").unwrap();
+    // Every answer names who asked, and what for.
+    let tally = std::panic::catch_unwind(|| {
+        crowd::run(address, server.id(), crowd::seconds(2.0), |client, round| Question {
+            text: format!("canary {client}/{round}."),
+            max_tokens: 1000,
+            answer: (0..100).map(|i| format!("{client}/{round}-{i} ")).collect(),
         })
-        .collect();
-    let mut gaps: Vec<Duration> = clients.into_iter().flat_map(|c| c.join().unwrap()).collect();
-    gaps.sort_unstable();
-    println!("32 clients, a token every 2 ms: p99 between pieces {:?}", gaps[gaps.len() * 99 / 100]);
-    assert!(server.becomes_idle());
+    });
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let tally = tally.unwrap();
+    println!("scripted, a token every 2 ms or a little more: {}", tally.line());
+    assert!(tally.requests >= crowd::CLIENTS);
+    tally.must_be_bounded();
 }

@@ -145,11 +145,7 @@ fn start(
         log: Arc::new(note),
     };
     let load = move |progress: &dyn Fn(f32)| {
-        loaded(&gguf, &settings, name, target, &recorder, progress).map_err(|e| {
-            let sentence = crate::exit::sentence(&e);
-            note(&format!("error: {sentence}"));
-            sentence
-        })
+        loaded(&gguf, &settings, name, target, &recorder, progress).map_err(|e| crate::exit::sentence(&e))
     };
     EngineBackend::start(options, load).context("cannot start the thread of the model")
 }
@@ -168,16 +164,13 @@ fn loaded(
     let context = load::context(&engine, settings, &mut warnings);
     warnings.extend_from_slice(engine.warnings());
     warnings.extend_from_slice(engine.model().ops().cpu().pool().notes());
-    warnings.iter().for_each(|w| note(&format!("warning: {w}")));
+    // The server says them, and shows them.
     let mut degradations: Vec<Degradation> =
         warnings.into_iter().map(|text| Degradation { name: "warning".into(), count: 1, text }).collect();
     if let Some(text) = load::missing_drafts(&engine, settings) {
-        note(&format!("warning: {text}"));
         degradations.push(Degradation { name: "no_draft_layer".into(), count: 1, text: text.into() });
     }
-    if let Some(target) = target {
-        recorder.begin(&target, gguf, &engine, settings)?;
-    }
+    let expert_cache = target.map(|target| recorder.begin(&target, gguf, &engine, settings)).transpose()?;
     let c = &settings.cache;
     note(&format!("{name} is ready after {seconds:.1} s: context {context} tokens"));
     Ok(Loaded {
@@ -196,6 +189,7 @@ fn loaded(
         speculation: load::speculation(settings),
         tiers: Tiers { ram: gguf.tensors().iter().map(|t| t.bytes()).sum(), vram: 0, file: 0 },
         degradations,
+        expert_cache,
         engine: Arc::new(engine),
     })
 }

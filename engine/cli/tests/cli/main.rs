@@ -14,6 +14,12 @@ mod run;
 #[cfg(unix)]
 mod serve;
 #[cfg(unix)]
+mod serve_agent;
+#[cfg(unix)]
+mod serve_files;
+#[cfg(unix)]
+mod serve_load;
+#[cfg(unix)]
 mod talk;
 mod trace;
 mod usage;

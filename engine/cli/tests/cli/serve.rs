@@ -4,17 +4,27 @@ use crate::common::{run, strata};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A server that is ended with the test.
-struct Server {
+pub(crate) struct Server {
     child: Child,
+    /// Reads what it says, so that it need not wait for that.
+    said: Option<JoinHandle<String>>,
     address: String,
     greeting: String,
 }
 
 impl Server {
-    fn start(args: &[&str]) -> Server {
+    pub(crate) fn start(args: &[&str]) -> Server {
+        let server = Server::spawn(args);
+        server.becomes(200);
+        server
+    }
+
+    /// Starts one, and does not wait until it is ready.
+    pub(crate) fn spawn(args: &[&str]) -> Server {
         let mut command = strata(&[&["serve", "--port", "0"], args].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -24,13 +34,22 @@ impl Server {
         }
         let start = greeting.find("http://").unwrap() + "http://".len();
         let address: String = greeting[start..].split_whitespace().next().unwrap().to_owned();
-        let server = Server { child, address, greeting };
+        let mut err = child.stderr.take().unwrap();
+        let said = std::thread::spawn(move || {
+            let mut text = String::new();
+            err.read_to_string(&mut text).unwrap();
+            text
+        });
+        Server { child, said: Some(said), address, greeting }
+    }
+
+    /// Waits until `/ready` has this status.
+    pub(crate) fn becomes(&self, status: u16) {
         let since = Instant::now();
-        while !server.get("/ready").starts_with("HTTP/1.1 200") {
-            assert!(since.elapsed() < Duration::from_secs(60), "it does not get ready");
+        while !self.get("/ready").starts_with(&format!("HTTP/1.1 {status}")) {
+            assert!(since.elapsed() < Duration::from_secs(60), "it does not become {status}");
             std::thread::sleep(Duration::from_millis(20));
         }
-        server
     }
 
     fn send(&self, request: &str) -> String {
@@ -42,18 +61,37 @@ impl Server {
         reply
     }
 
-    fn get(&self, path: &str) -> String {
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
         self.send(&format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address))
     }
 
-    fn ask(&self, text: &str) -> String {
-        let body = serde_json::json!({"temperature": 0, "messages": [{"role": "user", "content": text}]}).to_string();
+    pub(crate) fn ask(&self, text: &str) -> String {
+        self.post(&serde_json::json!({"temperature": 0, "messages": [{"role": "user", "content": text}]}))
+    }
+
+    /// Sends a chat request.
+    pub(crate) fn post(&self, body: &serde_json::Value) -> String {
+        self.post_to("/v1/chat/completions", body)
+    }
+
+    pub(crate) fn post_to(&self, path: &str, body: &serde_json::Value) -> String {
+        let body = body.to_string();
         let head = format!("host: {}\r\nconnection: close\r\ncontent-length: {}\r\n", self.address, body.len());
-        self.send(&format!("POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n{body}"))
+        self.send(&format!("POST {path} HTTP/1.1\r\n{head}\r\n{body}"))
     }
 
     /// Tells it to end; returns its exit code and what it said.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
         let since = Instant::now();
         let code = loop {
@@ -63,8 +101,7 @@ impl Server {
             assert!(since.elapsed() < Duration::from_secs(40), "it does not end");
             std::thread::sleep(Duration::from_millis(20));
         };
-        let mut err = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        let err = self.said.take().unwrap().join().unwrap();
         assert!(!err.contains("panicked"), "{err}");
         (code, err)
     }
@@ -85,6 +122,22 @@ fn it_says_where_it_is_answers_and_ends_when_told() {
     assert!(server.greeting.starts_with("nano at http://127.0.0.1:"), "{}", server.greeting);
     assert!(server.greeting.contains("for this machine alone, no key is asked for"), "{}", server.greeting);
     assert!(server.ask("What is the capital of France?").contains("The capital of France is Paris."));
+    // The cache on paper is seen while it is recorded.
+    let since = Instant::now();
+    let layers = loop {
+        let status: serde_json::Value =
+            serde_json::from_str(server.get("/v1/status").split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        assert_eq!(status["expert_cache_on_paper"], true);
+        let layers = status["expert_cache"].as_array().unwrap().clone();
+        if layers.iter().any(|l| l["hits"].as_u64() > Some(0)) {
+            break layers;
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "{layers:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(layers.len(), 8);
+    assert!(layers.iter().enumerate().all(|(i, l)| l["layer"] == i && l["lookups"].as_u64() > l["hits"].as_u64()));
+    assert!(server.get("/metrics").contains("strata_expert_cache_lookups_total{layer=\"0\"}"));
     assert!(server.get("/web/").contains("<!doctype html>"));
     let (code, err) = server.end();
     assert_eq!(code, Some(0), "{err}");

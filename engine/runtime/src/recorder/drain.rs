@@ -1,13 +1,13 @@
 //! The other side of a recording: the thread that empties the ring into the trace.
 
 use super::notes::Notes;
-use super::shadow::{CacheCounts, Shadow};
+use super::shadow::{CacheCounts, LayerHits, Shadow};
 use super::{About, LENGTH, RING, ROUNDS, Recorder};
 use crate::error::{Error, Result};
 use rtrb::{Consumer, RingBuffer};
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use strata_policy::window::MAX_ROWS;
@@ -25,6 +25,32 @@ pub(super) struct Shared {
     pub(super) missed: AtomicU64,
     /// Nothing more will come.
     ended: AtomicBool,
+    /// What the expert cache counted so far; empty without one. The decode loop does not touch it.
+    layers: Mutex<Vec<LayerHits>>,
+}
+
+/// What a recording's expert cache counts, while it is recorded. It stays what it was once that ended.
+#[derive(Clone)]
+pub struct CacheWatch(Arc<Shared>);
+
+impl CacheWatch {
+    /// Uses and hits of each layer, from the first on; empty without an expert cache.
+    pub fn layers(&self) -> Vec<LayerHits> {
+        self.0.layers().clone()
+    }
+}
+
+impl Shared {
+    fn layers(&self) -> std::sync::MutexGuard<'_, Vec<LayerHits>> {
+        // It is replaced as a whole, so a panic elsewhere leaves it whole.
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, shadow: Option<&Shadow>) {
+        if let Some(shadow) = shadow {
+            shadow.layers().clone_into(&mut self.layers());
+        }
+    }
 }
 
 /// How a recording went.
@@ -127,6 +153,7 @@ impl<W: Write + Send + 'static> Recording<W> {
         let notes = Notes::new(&about, rows);
         let (producer, consumer) = RingBuffer::new(ring);
         let shared = Arc::new(Shared::default());
+        shared.show(shadow.as_ref());
         let theirs = Arc::clone(&shared);
         let drained = Drained { writer, meta: about.meta, decoder: RoundDecoder::default(), shadow, failed: None };
         let thread = std::thread::Builder::new().name("trace".into()).spawn(move || drain(consumer, drained, &theirs));
@@ -134,6 +161,11 @@ impl<W: Write + Send + 'static> Recording<W> {
         let recorder =
             Recorder { notes, message, ring: producer, shared: Arc::clone(&shared), writer: thread.thread().clone() };
         Ok((Box::new(recorder), Recording { shared, thread: Some(thread) }))
+    }
+
+    /// What its expert cache counts, for who asks while it is recorded.
+    pub fn cache(&self) -> CacheWatch {
+        CacheWatch(Arc::clone(&self.shared))
     }
 
     /// Ends the trace and returns what it was written to. What the recorder is shown from now on is not recorded.
@@ -169,6 +201,9 @@ fn drain<W: Write>(mut ring: Consumer<u8>, mut drained: Drained<W>, shared: &Sha
                     shared.lost.fetch_add(1, Ordering::Relaxed);
                 }
             }
+        }
+        if some {
+            shared.show(drained.shadow.as_ref());
         }
         if some && drained.failed.is_none() {
             drained.failed = drained.writer.flush().err();

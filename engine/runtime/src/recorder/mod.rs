@@ -47,9 +47,9 @@ mod tests;
 
 pub use about::About;
 pub(crate) use clock::{Lap, Times, nanos};
-pub use drain::{Recorded, Recording};
+pub use drain::{CacheWatch, Recorded, Recording};
 pub(crate) use notes::Pass;
-pub use shadow::CacheCounts;
+pub use shadow::{CacheCounts, LayerHits};
 pub(crate) use slot::Slot;
 
 use drain::Shared;

@@ -21,11 +21,21 @@ pub struct CacheCounts {
     pub bytes: u64,
 }
 
+/// What one layer's part of an expert cache counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LayerHits {
+    /// Uses of the layer's experts.
+    pub accesses: u64,
+    /// Of these, those whose expert was resident.
+    pub hits: u64,
+}
+
 /// The cache with memory for one round.
 pub(super) struct Shadow {
     cache: Cache,
     shape: Shape,
     counts: CacheCounts,
+    layers: Vec<LayerHits>,
     /// The round's accesses in the order of time, and whether they hit.
     keys: Vec<Key>,
     timed: Vec<bool>,
@@ -45,13 +55,14 @@ impl Shadow {
         let shape = Shape::new(meta.layers, meta.experts, meta.expert_bytes.clone())?;
         let cache = Cache::new(&shape, &params, &Start::default())?;
         let counts = CacheCounts::default();
+        let layers = vec![LayerHits::default(); shape.layers()];
         let (keys, timed, hits, moves) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Ok(Some(Shadow { cache, shape, counts, keys, timed, hits, moves }))
+        Ok(Some(Shadow { cache, shape, counts, layers, keys, timed, hits, moves }))
     }
 
     /// The cache sees a round. Returns the record with what it did.
     pub(super) fn see<'a>(&'a mut self, record: Record<'a>, meta: &Meta) -> Record<'a> {
-        let Shadow { cache, shape, counts, keys, timed, hits, moves } = self;
+        let Shadow { cache, shape, counts, layers, keys, timed, hits, moves } = self;
         keys.clear();
         keys.extend(record.accesses(meta).map(|(_, layer, expert)| shape.key(layer, usize::from(expert))));
         timed.clear();
@@ -59,9 +70,13 @@ impl Shadow {
         moves.extend(cache.round(record.round.phase, keys, timed).iter().map(|change| change.to_move(shape)));
         hits.clear();
         hits.resize(timed.len(), false);
-        for ((at, ..), &hit) in record.accesses(meta).zip(&*timed) {
+        for ((at, layer, _), &hit) in record.accesses(meta).zip(&*timed) {
             if let Some(place) = hits.get_mut(at) {
                 *place = hit;
+            }
+            if let Some(layer) = layers.get_mut(layer) {
+                layer.accesses += 1;
+                layer.hits += u64::from(hit);
             }
         }
         counts.accesses += hits.len() as u64;
@@ -69,6 +84,11 @@ impl Shadow {
         counts.inserts += cache.begun().len() as u64;
         counts.bytes += cache.begun().iter().map(|&key| shape.bytes_of(key)).sum::<u64>();
         Record { hits: Some(hits), moves: Some(moves), ..record }
+    }
+
+    /// The same by layer.
+    pub(super) fn layers(&self) -> &[LayerHits] {
+        &self.layers
     }
 
     /// What it counted so far.

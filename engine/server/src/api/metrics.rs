@@ -2,6 +2,7 @@
 
 use crate::App;
 use crate::backend::{State as Backend, Status};
+use crate::http::connections::ConnectionCounts;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -10,7 +11,10 @@ use std::fmt::{Display, Write};
 /// Tells everything that is counted.
 pub(crate) async fn handle(State(app): State<App>) -> impl IntoResponse {
     let ready = app.backend.state() == Backend::Ready;
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(&app.backend.status(), ready))
+    (
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        text(&app.backend.status(), ready, app.connections.counts()),
+    )
 }
 
 struct Text(String);
@@ -49,7 +53,7 @@ impl Text {
     }
 }
 
-fn text(s: &Status, ready: bool) -> String {
+fn text(s: &Status, ready: bool, connections: ConnectionCounts) -> String {
     let mut t = Text(String::new());
     t.one("ready", "gauge", "Whether requests are answered.", u8::from(ready));
     t.one("uptime_seconds", "gauge", "Time since the start.", s.uptime);
@@ -58,6 +62,9 @@ fn text(s: &Status, ready: bool) -> String {
         "tier",
         [("ram", s.tiers.ram), ("vram", s.tiers.vram), ("file", s.tiers.file)].map(|(n, v)| (n.to_owned(), v)),
     );
+    t.one("connections_open", "gauge", "Connections that are served.", connections.open);
+    t.one("connections_limit", "gauge", "Connections that are served at most.", connections.limit);
+    t.one("connections_refused_total", "counter", "Connections that were one too many.", connections.refused);
     t.one("queue_waiting", "gauge", "Requests that wait.", s.queue.waiting);
     t.one("queue_running", "gauge", "Requests that are answered now.", s.queue.running);
     t.one("queue_limit", "gauge", "Requests that may wait at most.", s.queue.limit);
@@ -114,7 +121,7 @@ mod tests {
         status.counters.refused.insert(RefusalKind::TooLong, 3);
         status.degradations.push(Degradation { name: "odd \"name\"".to_owned(), count: 1, text: String::new() });
         status.expert_cache.push(LayerCache { layer: 7, hits: 1, lookups: 2 });
-        let text = text(&status, true);
+        let text = text(&status, true, ConnectionCounts { open: 1, limit: 2, refused: 0 });
         for line in text.lines() {
             let sample = line
                 .rsplit_once(' ')

@@ -2,6 +2,7 @@
 
 use crate::App;
 use crate::backend::{State as Backend, Status};
+use crate::http::connections::ConnectionCounts;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -18,6 +19,7 @@ pub(crate) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     info: Option<crate::backend::ModelInfo>,
+    connections: ConnectionCounts,
     #[serde(flatten)]
     status: Status,
 }
@@ -36,5 +38,6 @@ pub(crate) fn report(app: &App) -> Report {
         Backend::Stopping => ("stopping", None, None),
     };
     let version = env!("CARGO_PKG_VERSION");
-    Report { version, state, share, reason, info: app.backend.model(), status: app.backend.status() }
+    let (info, connections) = (app.backend.model(), app.connections.counts());
+    Report { version, state, share, reason, info, connections, status: app.backend.status() }
 }

@@ -3,7 +3,7 @@
 use super::running::Running;
 use super::{Job, Loaded, Ready, Shared, refusal};
 use crate::backend::{
-    Degradation, Event, KeptConversations, ModelInfo, Queue, Refusal, RefusalKind, Request, State, Status,
+    Degradation, Event, KeptConversations, LayerCache, ModelInfo, Queue, Refusal, RefusalKind, Request, State, Status,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -11,6 +11,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use strata_gguf::TokenKind;
 use strata_runtime::Ops;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// The name of the degradation that drafts come from earlier text alone.
+const NO_DRAFT_LAYER: &str = "no_draft_layer";
 
 impl<O: Ops> Shared<O> {
     /// Puts a request into the queue.
@@ -123,18 +126,20 @@ impl<O: Ops> Shared<O> {
             marks,
         };
         let mut degradations = loaded.degradations;
+        let no_drafts = !degradations.iter().any(|d| d.name == NO_DRAFT_LAYER);
         let mut degraded = |name: &str, text: &str| {
             degradations.push(Degradation { name: name.to_owned(), count: 1, text: text.to_owned() });
         };
         if engine.template().is_none() {
             degraded("no_chat_template", "the model has no chat template that can be used: only prompts as they are");
         }
-        if engine.draft_layer().is_none() {
-            degraded("no_draft_layer", "there is no draft layer, so drafts come from earlier text alone");
+        if engine.draft_layer().is_none() && no_drafts {
+            degraded(NO_DRAFT_LAYER, "there is no draft layer, so drafts come from earlier text alone");
         }
-        degradations.iter().for_each(|d| self.log(&d.text));
+        degradations.iter().for_each(|d| self.log(&format!("warning: {}", d.text)));
+        let (tiers, expert_cache) = (loaded.tiers, loaded.expert_cache);
         // It is set once, here.
-        let _ = self.ready.set(Ready { engine, info, tiers: loaded.tiers, degradations });
+        let _ = self.ready.set(Ready { engine, info, tiers, degradations, expert_cache });
         let mut desk = self.desk();
         if matches!(desk.state, State::Loading { .. }) {
             desk.state = State::Ready;
@@ -149,7 +154,7 @@ impl<O: Ops> Shared<O> {
         let waiting = desk.queue.remove(|_| true);
         desk.running.iter().for_each(|running| running.cancel.store(true, Ordering::Relaxed));
         drop(desk);
-        self.log(&why);
+        self.log(&format!("error: {why}"));
         for job in waiting {
             self.refuse(&job, Refusal::new(RefusalKind::Engine, why.clone()));
         }
@@ -203,6 +208,7 @@ impl<O: Ops> Shared<O> {
             let stuck: Vec<Degradation> = desk.running.iter().filter_map(|r| stuck(r, after)).collect();
             (Queue { waiting, running, limit: self.options.queue.max(1) }, desk.kept, stuck)
         };
+        let expert_cache: Vec<LayerCache> = ready.map(layers).unwrap_or_default();
         let board = self.board();
         let from_start = ready.into_iter().flat_map(|ready| ready.degradations.iter().cloned());
         Status {
@@ -216,9 +222,17 @@ impl<O: Ops> Shared<O> {
             conversations: kept,
             degradations: from_start.chain(board.degradations()).chain(stuck).collect(),
             rounds: board.rounds(),
-            expert_cache: Vec::new(),
+            // Without a GPU there is none but in a recording.
+            expert_cache_on_paper: !expert_cache.is_empty(),
+            expert_cache,
         }
     }
+}
+
+/// How each layer's expert cache does.
+fn layers<O: Ops>(ready: &Ready<O>) -> Vec<LayerCache> {
+    let counted = ready.expert_cache.iter().flat_map(|cache| cache.layers()).enumerate();
+    counted.map(|(layer, n)| LayerCache { layer, hits: n.hits, lookups: n.accesses }).collect()
 }
 
 /// What there is to say of an answer that does not get on.

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use strata_gguf::{ControlText, RenderOptions, Special};
-use strata_runtime::{ChatMarks, ConversationParams, Engine, Error, Ops, Prompt, SpeculationParams};
+use strata_runtime::{CacheWatch, ChatMarks, ConversationParams, Engine, Error, Ops, Prompt, SpeculationParams};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 /// Kinds of conversations for which it is remembered what their prompts share.
@@ -92,6 +92,8 @@ pub struct Loaded<O: Ops> {
     pub tiers: Tiers,
     /// What is worse than it could be from the start.
     pub degradations: Vec<Degradation>,
+    /// What the expert cache of a recording counts; `None` if nothing is recorded.
+    pub expert_cache: Option<CacheWatch>,
 }
 
 /// An engine that answers requests.
@@ -112,6 +114,7 @@ struct Ready<O: Ops> {
     info: ModelInfo,
     tiers: Tiers,
     degradations: Vec<Degradation>,
+    expert_cache: Option<CacheWatch>,
 }
 
 /// Who waits, who is answered, and whether that goes on.

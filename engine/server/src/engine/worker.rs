@@ -106,7 +106,13 @@ impl<'e, O: SharedOps> Worker<'_, 'e, O> {
         self.shared.keep(kept);
         match answer {
             Ok(answer) => self.finish(job, &answer, near),
-            Err(e) => self.shared.refuse(job, refusal(&e)),
+            Err(e) => {
+                self.shared.refuse(job, refusal(&e));
+                // The weights are not there any more, for no answer.
+                if matches!(e, strata_runtime::Error::File(_)) {
+                    self.shared.fail(e.to_string());
+                }
+            }
         }
     }
 

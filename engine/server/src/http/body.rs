@@ -4,15 +4,20 @@ use super::errors::ApiError;
 use crate::App;
 use crate::backend::{Refusal, RefusalKind};
 use crate::blocking::blocking;
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
-use axum::response::IntoResponse;
 use serde_json::{Map, Value};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+use tokio_stream::StreamExt;
 
 /// Levels of lists and objects inside one another at most; serde_json keeps to it.
 const NESTING: usize = 128;
+/// Bytes a second that a body has to come with once [`Limits::body`](crate::Limits::body) is over.
+const SLOWEST: u64 = 1 << 10;
+/// Bytes for which there is room before any came.
+const AT_FIRST: usize = 1 << 20;
 /// Bytes from which on reading a body takes longer than a connection's turn.
 const LARGE: usize = 256 << 10;
 
@@ -34,15 +39,43 @@ impl FromRequest<App> for Body {
         if said.is_some_and(|said| said > app.options.body_limit as u64) {
             return Err(too_large());
         }
-        let bytes =
-            Bytes::from_request(request, app).await.map_err(|rejection| match rejection.into_response().status() {
-                StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-                _ => ApiError::new(StatusCode::BAD_REQUEST, "the body broke off or was sent in bad chunks"),
-            })?;
+        let bytes = read(request, said, app.options.body_limit, app.options.limits.body).await?;
+        let bytes = bytes.ok_or_else(too_large)?;
         if bytes.len() < LARGE {
             return Ok(Body(object(&bytes)?));
         }
         Ok(Body(blocking(move || object(&bytes)).await?))
+    }
+}
+
+/// The whole body; `None` if it is larger than `limit`.
+///
+/// # Errors
+/// It breaks off, or comes more slowly than [`SLOWEST`] once the time that each has is over.
+async fn read(
+    request: Request,
+    said: Option<u64>,
+    limit: usize,
+    within: Duration,
+) -> Result<Option<Vec<u8>>, ApiError> {
+    let mut pieces = request.into_body().into_data_stream();
+    let room = said.and_then(|said| usize::try_from(said).ok()).map_or(0, |said| said.min(AT_FIRST));
+    let (mut bytes, since) = (Vec::with_capacity(room), Instant::now());
+    loop {
+        let time = within + Duration::from_secs(bytes.len() as u64 / SLOWEST);
+        match timeout_at(since + time, pieces.next()).await {
+            Ok(None) => return Ok(Some(bytes)),
+            Ok(Some(Ok(piece))) if piece.len() > limit - bytes.len() => return Ok(None),
+            Ok(Some(Ok(piece))) => bytes.extend_from_slice(&piece),
+            Ok(Some(Err(_))) => {
+                return Err(ApiError::new(StatusCode::BAD_REQUEST, "the body broke off or was sent in bad chunks"));
+            }
+            Err(_) => {
+                let (seconds, came) = (time.as_secs_f64(), bytes.len());
+                let message = format!("{came} bytes of the body came in {seconds} s, and then it was not waited for");
+                return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, message).with_code("request_timeout"));
+            }
+        }
     }
 }
 

@@ -48,6 +48,12 @@ impl ApiError {
         self
     }
 
+    /// The same error with a time after which another try is worth it.
+    pub(crate) fn with_retry(mut self, after: Duration) -> ApiError {
+        self.retry_after = Some(after);
+        self
+    }
+
     /// Its type in a form of errors.
     fn kind(&self, dialect: Dialect) -> &'static str {
         match (self.status.as_u16(), dialect) {

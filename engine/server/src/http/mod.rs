@@ -1,9 +1,11 @@
 //! What every request goes through, whichever interface it is for.
 
 pub(crate) mod body;
+pub(crate) mod connections;
 pub(crate) mod errors;
 pub(crate) mod origin;
 pub(crate) mod security;
+mod wire;
 
 use crate::App;
 use crate::api;

@@ -1,5 +1,6 @@
 //! Who may ask, and the headers that every answer has.
 
+use super::connections::OneTooMany;
 use super::errors::{ApiError, Dialect};
 use super::origin::{host_allowed, origin_allowed};
 use crate::App;
@@ -72,6 +73,10 @@ fn admit(
     welcome: bool,
 ) -> Result<String, ApiError> {
     let options = &app.options;
+    // Whoever looks whether the process lives is told so in any case, and not that it should be started anew.
+    if request.extensions().get::<OneTooMany>().is_some() && request.uri().path() != "/health" {
+        return Err(OneTooMany::error());
+    }
     let key = key_of(request.headers(), &options.keys);
     if let Some(number) = key {
         // Who has a key is no page that strayed here.

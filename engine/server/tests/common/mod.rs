@@ -3,6 +3,8 @@
 // Tests fail by panicking, in their helpers too; each test uses some of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
 
+pub mod crowd;
+
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,7 @@
 """Messages through the `anthropic` package."""
 
+import json
+
 import anthropic
 import pytest
 
@@ -44,6 +46,15 @@ def test_answers(claude, ask):
     assert thought.content[0].thinking == "Let me see." and thought.content[0].signature
     assert text(thought) == "Hello there, friend."
     assert [b.type for b in ask(claude, body("Hello", thinking={"type": "disabled"})).content] == ["text"]
+
+
+def test_json_schema_with_thinking(claude):
+    schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
+    format = {"type": "json_schema", "schema": schema}
+    thinking = {"type": "enabled", "budget_tokens": 1024}
+    message = claude.messages.create(**body("Who?", output_config={"format": format}, thinking=thinking))
+    assert [block.type for block in message.content] == ["thinking", "text"]
+    assert json.loads(text(message)) == {"name": "Jon", "age": 6}
 
 
 @pytest.mark.parametrize("ask", [lambda c, r: c.messages.create(**r), final])
@@ -91,10 +102,20 @@ def test_errors(claude, url):
             claude.messages.create(**request)
         assert e.value.body["type"] == "error" and e.value.body["request_id"].startswith("req_")
         assert e.value.request_id == e.value.body["request_id"]
-    with pytest.raises(anthropic.APIStatusError, match="the engine died"):
-        final(claude, body("die"))
+    for word, says in [("die", "the engine died"), ("vanish", "the engine ended")]:
+        with pytest.raises(anthropic.APIStatusError, match=says):
+            final(claude, body(word))
     with pytest.raises(anthropic.AuthenticationError):
         anthropic.Anthropic(base_url=url, api_key="wrong", max_retries=0).messages.create(**body("Hello"))
+
+
+@pytest.mark.parametrize("ask", [lambda c, r: c.messages.create(**r), final])
+def test_while_it_loads(claude, ask):
+    with pytest.raises(anthropic.InternalServerError) as e:
+        ask(claude, body("loading"))
+    assert (e.value.status_code, e.value.body["error"]["type"]) == (503, "api_error")
+    patient = claude.with_options(max_retries=2)
+    assert text(ask(patient, body(f"soon, {ask.__name__}"))) == "Hello there, friend."
 
 
 def test_models(claude):

@@ -144,6 +144,26 @@ def test_errors(gpt, url):
         gpt.chat.completions.parse(model="any", messages=[{"role": "user", "content": "count"}], max_tokens=2)
 
 
+def test_while_it_loads(gpt):
+    for more in [{}, {"stream": True}]:
+        with pytest.raises(openai.InternalServerError) as e:
+            ask(gpt, "loading", **more)
+        assert (e.value.status_code, e.value.code, e.value.type) == (503, "not_ready", "server_error")
+    # The client tries again by itself, when it is told to.
+    patient = gpt.with_options(max_retries=2)
+    assert ask(patient, "soon, chat").choices[0].message.content == "Hello there, friend."
+    assert joined(ask(patient, "soon, stream", stream=True)) == "Hello there, friend."
+
+
+def test_an_engine_that_is_gone(gpt):
+    for word in ["die", "vanish"]:
+        text = ""
+        with pytest.raises(openai.APIError, match="engine"):
+            for chunk in ask(gpt, word, stream=True):
+                text += chunk.choices[0].delta.content or ""
+        assert text == "I am "
+
+
 def test_disconnect_and_two_at_once(gpt):
     stream = ask(gpt, "slow", stream=True)
     next(iter(stream))

@@ -51,9 +51,17 @@ class Person(BaseModel):
     age: int
 
 
-def test_parse(gpt):
-    response = gpt.responses.parse(model="any", input="Who?", text_format=Person)
-    assert response.output_parsed == Person(name="Jon", age=6)
+def test_parse_with_thinking_and_without(gpt):
+    for effort, kinds in [("none", ["message"]), ("low", ["reasoning", "message"])]:
+        response = gpt.responses.parse(model="any", input="Who?", text_format=Person, reasoning={"effort": effort})
+        assert response.output_parsed == Person(name="Jon", age=6)
+        assert [item.type for item in response.output] == kinds
+
+
+def test_repeat_is_cached(gpt):
+    first, second = (gpt.responses.create(model="any", input="Is this response cached?").usage for _ in range(2))
+    assert first.input_tokens_details.cached_tokens == 0
+    assert second.input_tokens_details.cached_tokens == second.input_tokens - 1
 
 
 def test_limit_and_errors(gpt):
@@ -65,8 +73,22 @@ def test_limit_and_errors(gpt):
     assert e.value.param == "previous_response_id"
     with pytest.raises(openai.NotFoundError):
         gpt.responses.retrieve("resp_1")
-    events = list(gpt.responses.create(model="any", input="die", stream=True))
-    assert [event.type for event in events[-2:]] == ["error", "response.failed"]
+    with pytest.raises(openai.BadRequestError) as e:
+        gpt.responses.create(model="any", input="x" * 10000)
+    assert e.value.code == "context_length_exceeded"
+    for word in ["die", "vanish"]:
+        events = list(gpt.responses.create(model="any", input=word, stream=True))
+        assert [event.type for event in events[-2:]] == ["error", "response.failed"]
+        assert "engine" in events[-2].message and events[-1].response.status == "failed"
+
+
+def test_while_it_loads(gpt):
+    for more in [{}, {"stream": True}]:
+        with pytest.raises(openai.InternalServerError) as e:
+            gpt.responses.create(model="any", input="loading", **more)
+        assert (e.value.status_code, e.value.code) == (503, "not_ready")
+    patient = gpt.with_options(max_retries=2)
+    assert patient.responses.create(model="any", input="soon, responses").output_text == "Hello there, friend."
 
 
 def test_counting(gpt):

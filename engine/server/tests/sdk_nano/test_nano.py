@@ -6,9 +6,10 @@ import urllib.error
 import urllib.request
 
 import anthropic
+import httpx2
 import openai
 import pytest
-from conftest import KEY
+from conftest import KEY, Server
 from pydantic import BaseModel
 
 PARIS = "The capital of France is Paris."
@@ -239,3 +240,23 @@ def test_errors_are_those_of_the_clients(url, gpt, claude):
 def test_models(gpt, claude):
     assert [model.id for model in gpt.models.list()] == ["nano"]
     assert [model.id for model in claude.models.list()] == ["nano"]
+
+
+def test_a_server_that_is_killed_is_no_end_of_an_answer():
+    for stream in ["chat", "messages"]:
+        server = Server()
+        gpt = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY)
+        claude = anthropic.Anthropic(base_url=server.url, api_key=KEY)
+        story = [{"role": "user", "content": "Tell me a story about a fox and a hill, as long as you can."}]
+        # The clients wait until it is loaded.
+        ask(gpt, "Hello", max_tokens=1)
+        with pytest.raises((openai.APIError, anthropic.APIError, httpx2.HTTPError)):
+            if stream == "chat":
+                events = gpt.chat.completions.create(model="nano", messages=story, temperature=1.5, stream=True)
+            else:
+                events = claude.messages.create(model="nano", max_tokens=2000, messages=story, stream=True)
+            for number, _ in enumerate(events):
+                if number == 2:
+                    server.process.kill()
+            raise AssertionError("the answer looks as if it were whole")
+        server.process.communicate()

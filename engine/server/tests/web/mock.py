@@ -49,6 +49,11 @@ The end.
 """
 
 
+def branches(**ms):
+    """A round as the server tells it."""
+    return {"window": 2, "committed": 1, "branches": [{"name": name, "ms": value} for name, value in ms.items()]}
+
+
 class State:
     """What all requests share."""
 
@@ -61,7 +66,7 @@ class State:
         self.output_tokens = 0
         self.cancelled = 0
         self.running = 0
-        self.speeds = None
+        self.speeds = []
         self.bodies = []  # every request's body, for tests
         self.fail_next = None
         self.load_share = None
@@ -69,7 +74,7 @@ class State:
     def status(self):
         now = time.time() - self.started
         rounds = [
-            {
+            branches(**{
                 "cpu_experts": 14 + 4 * math.sin(i / 5) + (i * 7919 % 13) / 5,
                 "draft": 1.4 + (i * 31 % 7) / 10,
                 "commit": 0.5,
@@ -78,17 +83,18 @@ class State:
                 "gpu_hits": 3 + (i * 17 % 5) / 4,
                 "pcie_copy": 2.5 + math.sin(i / 3),
                 "other": 0.8 + (60 if i % 50 == 49 else 0),
-            }
+            })
             for i in range(int(now), int(now) + 120)
         ]
         hits = [0.55 + 0.4 * math.sin(layer / 6) ** 2 - (layer * 37 % 11) / 60 for layer in range(48)]
         return {
             "version": "0.1.0-mock",
-            "uptime_seconds": now,
+            "uptime": now,
             "state": "ready" if self.load_share is None else "loading",
-            "load_share": 1.0 if self.load_share is None else self.load_share,
-            "model": {"id": "nano-mock", "context": 4096, "can_think": True},
-            "memory": {"weights_bytes": 70_000_000, "conversations_bytes": 9_000_000, "process_bytes": 130_000_000, "vram_bytes": 0},
+            **({} if self.load_share is None else {"share": self.load_share}),
+            "model": "nano-mock",
+            "info": {"id": "nano-mock", "created": 0, "context": 4096, "vocab": 4096, "has_template": True, "can_think": True, "marks": []},
+            "tiers": {"ram": 70_000_000, "vram": 0, "file": 0},
             "queue": {"waiting": max(0, self.running - 1), "running": min(1, self.running), "limit": 32},
             "counters": {
                 "requests": self.requests,
@@ -98,12 +104,13 @@ class State:
                 "cancelled": self.cancelled,
                 "refused": {"busy": 2, "too_long": 1},
             },
-            "speeds": self.speeds or {"prompt_per_second": None, "output_per_second": None},
+            "speeds": self.speeds,
             "drafts": {"proposed": 812, "accepted": 603, "rounds": 402},
-            "conversations": {"kept": 3, "bytes": 9_000_000, "started": 4, "resumed": 11, "branched": 2, "replaced": 0, "evicted": 1},
+            "conversations": {"kept": 3, "bytes": 9_000_000, "started": 4, "resumed": 11, "branched": 2, "evicted": 1},
             "degradations": [{"name": "no_gpu", "count": 1, "text": "No GPU was found; everything runs on the CPU."}],
             "rounds": rounds,
-            "cache": {"slots": 1536, "hit_rate_per_layer": [None if layer == 47 else round(h, 4) for layer, h in enumerate(hits)]},
+            "expert_cache": [{"layer": layer, "hits": round(h * 9000), "lookups": 0 if layer == 47 else 9000} for layer, h in enumerate(hits)],
+            "expert_cache_on_paper": True,
         }
 
 
@@ -257,7 +264,7 @@ class Handler(BaseHTTPRequestHandler):
         self.chunk({"role": "assistant", "content": ""})
         self.wfile.write(b": still here\n\n")
         for read in (prompt // 2, prompt):
-            self.chunk({}, prompt_progress={"read": read, "of": prompt})
+            self.wfile.write(f": prompt {read}/{prompt}\n\n".encode())
             time.sleep(1 if slow else 0.15)
         started = time.time()
         thoughts = written = 0
@@ -284,7 +291,7 @@ class Handler(BaseHTTPRequestHandler):
         with self.state.lock:
             self.state.prompt_tokens += prompt
             self.state.cached_tokens += cached
-            self.state.speeds = {"prompt_per_second": prompt / 0.3, "output_per_second": written / seconds}
+            self.state.speeds.append({"prompt_rate": prompt / 0.3, "output_rate": written / seconds})
         self.chunk({}, finish)
         usage = {
             "prompt_tokens": prompt,
@@ -293,7 +300,7 @@ class Handler(BaseHTTPRequestHandler):
             "prompt_tokens_details": {"cached_tokens": cached},
             "completion_tokens_details": {"reasoning_tokens": thoughts},
         }
-        timings = {"prompt_tokens": prompt, "cached_tokens": cached, "prompt_seconds": 0.3, "output_tokens": written, "output_seconds": seconds}
+        timings = {"queue_ms": 0.1, "cache_n": cached, "prompt_n": prompt - cached, "prompt_ms": 300, "predicted_n": written, "predicted_ms": seconds * 1000}
         self.chunk(usage=usage, timings=timings)
         self.event("[DONE]")
 

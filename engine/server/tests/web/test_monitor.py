@@ -30,6 +30,7 @@ def test_monitor_shows_what_the_server_reports(page, server):
         assert page.locator('[data-panel="rounds"] svg g').count() == 120
         assert page.locator(".heat .cell").count() == 48
         expect(page.locator(".heat .cell").last).to_contain_text("–")
+        expect(page.locator('[data-panel="cache"]')).to_contain_text("On paper")
         expect(page.locator('[data-panel="degradations"]')).to_contain_text("No GPU was found")
         expect(page.locator('[data-panel="drafts"]')).to_contain_text("74 %")
 

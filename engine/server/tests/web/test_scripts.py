@@ -183,37 +183,33 @@ def test_conversations_are_checked_before_they_are_taken(page):
     }
 
 
-def test_what_the_server_reports_is_read_in_each_form(page):
-    """The status and timings as servers of either form send them come to the same."""
-    plain = {
-        "uptime_seconds": 5, "load_share": 0.5, "model": {"id": "m", "context": 64, "can_think": True},
-        "speeds": {"prompt_per_second": 9, "output_per_second": 3}, "rounds": [{"cpu_experts": 2, "draft": 1}],
-    }
-    nested = {
+def test_what_the_server_reports_is_read(page):
+    """The status and timings as the server sends them."""
+    status = {
         "uptime": 5, "share": 0.5, "model": "m", "info": {"id": "m", "context": 64, "can_think": True, "vocab": 3},
         "speeds": [{"prompt_rate": 1, "output_rate": 1}, {"prompt_rate": 9, "output_rate": 3}],
         "rounds": [{"window": 2, "committed": 1, "branches": [{"name": "cpu_experts", "ms": 2}, {"name": "draft", "ms": 1}]}],
         "tiers": {"ram": 10, "vram": 0, "file": 7}, "conversations": {"bytes": 3},
-        "expert_cache": [{"layer": 2, "hits": 3, "lookups": 4}, {"layer": 0, "hits": 0, "lookups": 0}],
+        "expert_cache": [{"layer": 2, "hits": 3, "lookups": 4}, {"layer": 0, "hits": 0, "lookups": 0}], "expert_cache_on_paper": True,
     }
     script = """async values => {
         const { readStatus, readCost, readProgress } = await import('/js/shapes.js');
-        return [readStatus(values[0]), readStatus(values[1]), readCost(values[2], values[4]), readCost(values[3], values[4]), readCost(values[3]), readCost(),
-            readProgress({ comment: 'prompt 12/300' }), readProgress({ comment: 'alive' }), readProgress({ prompt_progress: { read: 1, of: 2 } })];
+        return [readStatus(values[0]), readStatus({ expert_cache: [] }), readCost(values[1], values[2]), readCost(values[1]), readCost(),
+            readProgress({ comment: 'prompt 12/300' }), readProgress({ comment: 'alive' }), readProgress({})];
     }"""
-    seconds = {"prompt_tokens": 30, "cached_tokens": 10, "prompt_seconds": 2, "output_tokens": 11, "output_seconds": 5}
-    millis = {"cache_n": 10, "prompt_n": 20, "prompt_ms": 2000, "predicted_n": 11, "predicted_ms": 5000, "queue_ms": 40}
+    timings = {"cache_n": 10, "prompt_n": 20, "prompt_ms": 2000, "predicted_n": 11, "predicted_ms": 5000, "queue_ms": 40}
     usage = {"prompt_tokens": 30, "completion_tokens": 11, "prompt_tokens_details": {"cached_tokens": 10}, "completion_tokens_details": {"reasoning_tokens": 4}}
-    a, b, cost, other, bare, none, *progress = page.evaluate(script, [plain, nested, seconds, millis, usage])
-    for key in ("uptime_seconds", "load_share", "model", "speeds", "rounds"):
-        assert a[key] == b[key] == plain[key], key
-    assert b["memory"] == {"weights_bytes": 10, "vram_bytes": 0, "file_bytes": 7, "conversations_bytes": 3}
-    assert b["cache"]["hit_rate_per_layer"] == [None, None, 0.75]
-    assert a["cache"] is None
-    want = {"prompt": 30, "cached": 10, "promptSeconds": 2, "output": 11, "outputSeconds": 5, "promptRate": 10, "outputRate": 2, "thinking": 4}
-    assert {key: cost[key] for key in want} == want
-    assert {key: other[key] for key in want} == want
-    assert other["queueSeconds"] == 0.04
-    assert bare["prompt"] == 30
+    read, empty, cost, bare, none, *progress = page.evaluate(script, [status, timings, usage])
+    want = {
+        "uptime_seconds": 5, "load_share": 0.5, "model": {"id": "m", "context": 64, "can_think": True},
+        "speeds": {"prompt_per_second": 9, "output_per_second": 3}, "rounds": [{"cpu_experts": 2, "draft": 1}],
+        "memory": {"weights_bytes": 10, "vram_bytes": 0, "file_bytes": 7, "conversations_bytes": 3},
+        "cache": {"hit_rate_per_layer": [None, None, 0.75], "on_paper": True},
+    }
+    assert {key: read[key] for key in want} == want
+    assert (empty["cache"], empty["model"], empty["rounds"], empty["speeds"]) == (None, None, [], {})
+    want = {"prompt": 30, "cached": 10, "promptSeconds": 2, "output": 11, "outputSeconds": 5, "promptRate": 10, "outputRate": 2, "queueSeconds": 0.04}
+    assert {key: cost[key] for key in want} == want == {key: bare[key] for key in want}
+    assert cost["thinking"] == 4
     assert none is None
-    assert progress == [{"read": 12, "of": 300}, None, {"read": 1, "of": 2}]
+    assert progress == [{"read": 12, "of": 300}, None, None]

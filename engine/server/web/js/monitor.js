@@ -158,29 +158,29 @@ export class Monitor {
   }
 
   #drawCache(cache) {
-    const rates = cache?.hit_rate_per_layer;
-    if (!rates?.length) {
-      this.#put("cache", h("p", { class: "quiet" }, cache?.slots ? "The expert cache has not been asked yet." : "There is no expert cache: every expert is computed where it lies, in RAM."));
+    if (!cache) {
+      this.#put("cache", h("p", { class: "quiet" }, "There is no expert cache: every expert is computed where it lies, in RAM."));
       return;
     }
+    const rates = cache.hit_rate_per_layer;
     const known = rates.map((value, layer) => ({ value, layer })).filter(({ value }) => Number.isFinite(value));
-    const mean = known.reduce((sum, { value }) => sum + value, 0) / Math.max(1, known.length);
+    const paper = cache.on_paper ? " On paper: no GPU holds experts, and a recording counts what one would hold." : "";
+    if (known.length === 0) {
+      this.#put("cache", h("p", { class: "quiet" }, `The expert cache has not been asked yet.${paper}`));
+      return;
+    }
+    const mean = known.reduce((sum, { value }) => sum + value, 0) / known.length;
     const worst = known.reduce((a, b) => (b.value < a.value ? b : a), known[0]);
-    const slots = cache.slots ? `, ${plural(cache.slots, "slot")}` : "";
-    this.#put("cache", h("p", { class: "quiet" }, `Mean ${percent(mean, 1)}${worst ? `, least ${percent(worst.value, 1)} in layer ${worst.layer}` : ""}${slots}.`), heatMap(rates));
+    this.#put("cache", h("p", { class: "quiet" }, `Mean ${percent(mean, 1)}, least ${percent(worst.value, 1)} in layer ${worst.layer}.${paper}`), heatMap(rates));
   }
 
   #drawMemory(memory) {
-    const { weights_bytes: weights = 0, conversations_bytes: kept = 0, process_bytes: process, vram_bytes: vram = 0, file_bytes: file } = memory;
-    const other = Math.max(0, (process ?? 0) - weights - kept);
-    // A mapped model counts to the process only as far as its pages were touched.
-    const total = Math.max(process ?? 0, weights + kept);
+    const { weights_bytes: weights = 0, conversations_bytes: kept = 0, vram_bytes: vram = 0, file_bytes: file } = memory;
     const parts = [
       { name: "Weights", value: weights, series: 0, text: bytes(weights) },
       { name: "Conversations", value: kept, series: 3, text: bytes(kept) },
-      ...(process === undefined ? [] : [{ name: "Everything else", value: other, series: 8, text: bytes(other) }]),
     ];
-    this.#put("memory", h("h3", {}, "RAM"), shareBar(parts, total), process === undefined ? null : facts([["Process", bytes(process)]]), h("h3", {}, "VRAM"), h("p", { class: vram ? "" : "quiet" }, vram ? bytes(vram) : "None: no GPU is used."),
+    this.#put("memory", h("h3", {}, "RAM"), shareBar(parts, weights + kept), h("h3", {}, "VRAM"), h("p", { class: vram ? "" : "quiet" }, vram ? bytes(vram) : "None: no GPU is used."),
       ...(file ? [h("h3", {}, "SSD"), h("p", {}, `${bytes(file)} of weights left in the file, read when needed`)] : []));
   }
 
@@ -198,7 +198,7 @@ export class Monitor {
   #drawConversations(conversations) {
     const c = conversations ?? {};
     this.#put("conversations", h("p", { class: "big" }, count(c.kept), h("small", {}, " kept")),
-      facts([["Bytes", bytes(c.bytes ?? 0)], ["Started", count(c.started)], ["Gone on with", count(c.resumed)], ["Branched", count(c.branched)], ...(c.replaced === undefined ? [] : [["Replaced", count(c.replaced)]]), ["Given up for room", count(c.evicted)]]));
+      facts([["Bytes", bytes(c.bytes ?? 0)], ["Started", count(c.started)], ["Gone on with", count(c.resumed)], ["Branched", count(c.branched)], ["Given up for room", count(c.evicted)]]));
   }
 
   #drawCounters(counters) {

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strata_config::Settings;
 use strata_gguf::{Gguf, show_path};
 use strata_model::CpuOps;
-use strata_runtime::Engine;
+use strata_runtime::{CacheWatch, Engine};
 
 /// A new file in the folder, which is made if need be, named by the time.
 ///
@@ -26,18 +26,19 @@ pub(super) fn target(folder: &Path) -> Result<Target> {
 pub(super) struct Recorder(Arc<Mutex<Option<recording::Started>>>);
 
 impl Recorder {
-    /// Records from now on.
+    /// Records from now on. Returns what the expert cache of the recording counts, if there is one.
     pub(super) fn begin(
         &self,
         target: &Target,
         gguf: &Gguf,
         engine: &Engine<CpuOps>,
         settings: &Settings,
-    ) -> Result<()> {
+    ) -> Result<CacheWatch> {
         let started = target.start(gguf, engine, settings, None)?;
         note(&format!("recording into {}", show_path(target.path())));
+        let cache = started.cache();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
-        Ok(())
+        Ok(cache)
     }
 
     /// Ends the trace, if there is one.

@@ -30,9 +30,9 @@ pub(crate) async fn handle(
     let running = start(&app, &caller, known, ask).await?;
     let (id, model) = (id("msg_"), running.model.id.clone());
     if stream {
-        let heartbeat = app.options.heartbeat;
+        let pace = sse::Pace::of(&app.options);
         let encoder = MessageStream::new(app, caller, id, model, running.prompt_tokens);
-        return Ok(sse::stream(running.events, running.assembler, encoder, heartbeat));
+        return Ok(sse::stream(running.events, running.assembler, encoder, pace));
     }
     let whole = collect(running.events, running.assembler).await?;
     usage::log(&app, &caller, &whole.ending, whole.items.is_empty());

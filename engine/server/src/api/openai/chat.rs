@@ -29,9 +29,9 @@ pub(crate) async fn handle(
     let running = start(&app, &caller, known, ask).await?;
     let (id, created, model) = (id("chatcmpl-"), now(), running.model.id.clone());
     if stream {
-        let heartbeat = app.options.heartbeat;
+        let pace = sse::Pace::of(&app.options);
         let encoder = ChatStream { app, caller, id, created, model, include_usage, logprobs, calls: 0, said: false };
-        return Ok(sse::stream(running.events, running.assembler, encoder, heartbeat));
+        return Ok(sse::stream(running.events, running.assembler, encoder, pace));
     }
     let whole = collect(running.events, running.assembler).await?;
     usage::log(&app, &caller, &whole.ending, whole.items.is_empty());

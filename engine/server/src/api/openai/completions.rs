@@ -57,9 +57,9 @@ pub(crate) async fn handle(
     let running = running.await?;
     let form = Form { id: id("cmpl-"), created: now(), model: running.model.id.clone(), include_usage };
     if stream {
-        let heartbeat = app.options.heartbeat;
+        let pace = sse::Pace::of(&app.options);
         let encoder = CompletionStream { app, caller, form, with_logprobs, chars: 0 };
-        return Ok(sse::stream(running.events, running.assembler, encoder, heartbeat));
+        return Ok(sse::stream(running.events, running.assembler, encoder, pace));
     }
     let whole = collect(running.events, running.assembler).await?;
     usage::log(&app, &caller, &whole.ending, whole.items.is_empty());

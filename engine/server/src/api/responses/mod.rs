@@ -33,11 +33,11 @@ pub(crate) async fn handle(
     let stream = fields.flag("stream")?.unwrap_or(false);
     let ask = request::read(&fields, &app, &known)?;
     let form = request::form(&fields, &known, &ask);
-    let heartbeat = app.options.heartbeat;
+    let pace = sse::Pace::of(&app.options);
     let running = start(&app, &caller, known, ask).await?;
     let encoder = ResponseStream::new(app, caller, form);
     if stream {
-        return Ok(sse::stream(running.events, running.assembler, encoder, heartbeat));
+        return Ok(sse::stream(running.events, running.assembler, encoder, pace));
     }
     Ok(Json(whole(running, encoder).await?).into_response())
 }
