@@ -67,7 +67,7 @@ pub trait Ops {
     /// The positions each row attends to.
     type Selection;
     /// What a device keeps with a state, such as recorded passes over it.
-    type Kept: Default;
+    type Kept: Default + Send;
 
     /// Reads a window as [`Model::verify`] promises, the tokens being admitted and at least one.
     ///
