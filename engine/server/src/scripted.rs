@@ -5,6 +5,7 @@
 use crate::backend::{
     Backend, ChatInput, Drafts, Event, ModelInfo, Outcome, Queue, Refusal, RefusalKind, Request, State, Status,
 };
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -90,6 +91,7 @@ struct Counts {
     running: AtomicUsize,
     requests: AtomicU64,
     cancelled: AtomicU64,
+    refused: Mutex<BTreeMap<RefusalKind, u64>>,
 }
 
 impl Scripted {
@@ -100,6 +102,7 @@ impl Scripted {
             created: 1_700_000_000,
             context: 4096,
             vocab: SPECIAL as usize + MARKS.len(),
+            longest_token: MARKS.iter().map(|mark| mark.len()).max().unwrap_or(1),
             has_template: true,
             can_think: true,
             marks: MARKS.map(str::to_owned).to_vec(),
@@ -207,7 +210,7 @@ impl Backend for Scripted {
     }
 
     fn submit(&self, request: Request) -> Result<UnboundedReceiver<Event>, Refusal> {
-        let script = (self.choose)(&request)?;
+        let script = (self.choose)(&request).inspect_err(|refusal| self.refused(refusal.kind))?;
         let runtime = tokio::runtime::Handle::try_current()
             .map_err(|e| Refusal::new(RefusalKind::Engine, format!("scripts need a runtime: {e}")))?;
         lock(&self.seen).push((request.clone(), lock(&self.rendered).clone()));
@@ -224,12 +227,17 @@ impl Backend for Scripted {
         Ok(receiver)
     }
 
+    fn refused(&self, kind: RefusalKind) {
+        *lock(&self.counts.refused).entry(kind).or_default() += 1;
+    }
+
     fn status(&self) -> Status {
         let mut status = Status { uptime: self.started.elapsed().as_secs_f64(), ..Status::default() };
         status.model = self.model().map(|m| m.id);
         status.queue = Queue { waiting: 0, running: self.running(), limit: 0 };
         status.counters.requests = self.counts.requests.load(Ordering::SeqCst);
         status.counters.cancelled = self.cancelled();
+        status.counters.refused = lock(&self.counts.refused).clone();
         status
     }
 }
