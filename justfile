@@ -45,7 +45,6 @@ clients:
     python3 -m venv target/clients
     target/clients/bin/pip install -q -r engine/server/tests/sdk/requirements.txt
     target/clients/bin/pytest -q -p no:cacheprovider engine/server/tests/sdk
-    target/clients/bin/pytest -q -p no:cacheprovider engine/server/tests/sdk_nano
 
 # Compile the CUDA kernels to PTX; --check compares with what is committed (Python fetches the compiler, no GPU is needed)
 ptx *ARGS:

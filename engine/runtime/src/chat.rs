@@ -112,7 +112,7 @@ impl<'e, O: Ops> Chat<'e, O> {
         let options = RenderOptions { enable_thinking: self.options.think, ..RenderOptions::default() };
         let answer = self
             .marks
-            .prompt(engine, &self.messages, &options)
+            .prompt(engine, &self.messages, &options, Some(self.session.state().capacity()))
             .and_then(|prompt| self.session.generate_from(&prompt, params, cancel, on_event));
         match &answer {
             Ok(answer) => {

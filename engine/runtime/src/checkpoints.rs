@@ -57,6 +57,10 @@ pub struct Prompt {
     pub shared: usize,
     /// Lengths at which another continuation is likely later, such as where the last question starts.
     pub marks: Vec<usize>,
+    /// Whether it is a conversation, not a text that somebody wrote by hand.
+    pub chat: bool,
+    /// Length of what comes before the last message of a conversation, if that is known.
+    pub last: Option<usize>,
 }
 
 impl From<Vec<u32>> for Prompt {

@@ -1,17 +1,21 @@
 //! What an answer must be: JSON of a schema, or a text of a grammar.
 //!
 //! `llguidance` keeps track of where a text is in its grammar and says which tokens can come next. Its trie of the
-//! vocabulary is made once for an engine, when a constraint is first asked for. In a debug build that took 15 ms and 2 MB
-//! for the built-in model's 4,096 tokens, and 2.6 s and 198 MB for 248,320 made-up ones (the ignored test below prints
-//! it).
+//! vocabulary is made once for an engine, when a constraint is first asked for or by [`Engine::prepare_constraints`]. In a
+//! debug build that took 15 ms and 2 MB for the built-in model's 4,096 tokens, and 2.6 s and 198 MB for 248,320 made-up
+//! ones (the ignored test below prints it).
+//!
+//! [`Engine::prepare_constraints`]: crate::Engine::prepare_constraints
+
+mod compile;
+mod endless;
 
 use crate::error::{Error, Result};
-use llguidance::api::TopLevelGrammar;
-use llguidance::toktrie::{ApproximateTokEnv, INVALID_TOKEN, SimpleVob, TokEnv, TokRxInfo, TokTrie};
-use llguidance::{Matcher, ParserFactory, panic_utils};
-use serde_json::{Value, json};
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use compile::{compile, factory};
+use llguidance::toktrie::{SimpleVob, TokTrie};
+use llguidance::{Matcher, ParserFactory};
+use serde_json::Value;
+use std::sync::LazyLock;
 use strata_gguf::{TokenKind, Tokenizer};
 
 /// What an answer must be. It holds for the answer, not for the thinking before it.
@@ -23,12 +27,29 @@ pub enum Constraint {
     Lark(String),
 }
 
+impl Constraint {
+    /// Whether it can be followed, whatever the vocabulary, and a first byte is allowed. A grammar must not name tokens.
+    ///
+    /// # Errors
+    /// [`Error::BadConstraint`] says why not: the schema or grammar is wrong, too large or too complex, or nothing finite
+    /// is of it.
+    pub fn check(&self) -> Result<()> {
+        static BYTES: LazyLock<Result<ParserFactory, String>> =
+            LazyLock::new(|| factory(&(0..=255).map(|byte| vec![byte]).collect::<Vec<_>>(), &[]));
+        let factory = BYTES.as_ref().map_err(|why| Error::Grammars(why.clone()))?;
+        let refused = |e: &dyn std::fmt::Display| Error::BadConstraint(reason(&e.to_string()));
+        let mut matcher = compile(factory, self).map_err(|why| refused(&why))?;
+        let first = matcher.compute_mask().map_err(|e| refused(&e))?;
+        // What allows the empty text allows no byte, perhaps.
+        if first.is_zero() && !matcher.is_accepting().map_err(|e| refused(&e))? {
+            return Err(refused(&"no text is of this form"));
+        }
+        Ok(())
+    }
+}
+
 /// Longer tokens are left out of the trie, which cannot hold them: a constrained answer does without.
 const LONGEST_TOKEN: usize = 1000;
-
-/// White space between the parts of a JSON text, when the schema says nothing about it. Without a bound a model that
-/// has lost its way can write line breaks until its limit.
-const WHITE_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,48}";
 
 /// Longest reason that is passed on, in characters.
 const LONGEST_REASON: usize = 300;
@@ -50,19 +71,7 @@ impl Grammars {
         let words: Vec<Vec<u8>> = (0..count).map(|id| word(tokenizer, id)).collect();
         let breaks = |id: &u32| words.get(*id as usize).is_some_and(|w| !w.is_empty() && w.iter().all(|&b| b == b'\n'));
         let line_breaks = (0..count).filter(breaks).collect();
-        let build = AssertUnwindSafe(|| {
-            let mut trie = TokTrie::from(&TokRxInfo::new(count, INVALID_TOKEN), &words);
-            if !stop_ids.is_empty() {
-                trie = trie.with_eos_tokens(stop_ids);
-            }
-            // Tokens are never forced: what the grammar leaves open, their division included, is the model's choice.
-            let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
-            let mut factory = ParserFactory::new_simple(&env)?;
-            factory.quiet().limits_mut().verbose_errors = false;
-            Ok(factory)
-        });
-        // It asserts what it takes for granted of a vocabulary.
-        let factory = panic_utils::catch_unwind(build).map_err(|e| reason(&e.to_string()))?;
+        let factory = factory(&words, stop_ids)?;
         Ok(Grammars { factory, stop_ids: stop_ids.to_vec(), line_breaks })
     }
 
@@ -71,13 +80,9 @@ impl Grammars {
     /// # Errors
     /// The schema or grammar cannot be followed; the reason is the library's.
     pub(crate) fn follow(&self, constraint: &Constraint) -> Result<Follower> {
-        let grammar = match constraint {
-            Constraint::Json(schema) => TopLevelGrammar::from_json_schema(with_white_space(schema.clone())),
-            Constraint::Lark(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
-        };
-        let parser = self.factory.create_parser(grammar).map_err(|e| Error::BadConstraint(reason(&e.to_string())))?;
+        let matcher = compile(&self.factory, constraint).map_err(|why| Error::BadConstraint(reason(&why)))?;
         let (stop_ids, line_breaks) = (self.stop_ids.clone(), self.line_breaks.clone());
-        Ok(Follower { matcher: Matcher::new(Ok(parser)), stop_ids, line_breaks, behind_thinking: false })
+        Ok(Follower { matcher, stop_ids, line_breaks, behind_thinking: false })
     }
 }
 
@@ -90,14 +95,6 @@ fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
         Some(TokenKind::Normal) => bytes.to_vec(),
         Some(TokenKind::Unused) | None => Vec::new(),
     }
-}
-
-/// The schema with bounded white space, unless it says itself how it is to be followed.
-fn with_white_space(mut schema: Value) -> Value {
-    if let Value::Object(fields) = &mut schema {
-        fields.entry("x-guidance").or_insert_with(|| json!({"whitespace_pattern": WHITE_SPACE}));
-    }
-    schema
 }
 
 /// A message of the library as one short line.
@@ -202,6 +199,7 @@ impl Allowed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::path::Path;
     use std::time::Instant;
     use strata_gguf::{ArrayValue, Gguf, Value as Meta, Writer};

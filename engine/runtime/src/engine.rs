@@ -151,6 +151,18 @@ impl<O: Ops> Engine<O> {
         self.tokenizer.id_of(CALL)
     }
 
+    /// Makes what constrained answers need of the vocabulary, which takes a while for a large one and is done once. The
+    /// first answer with a constraint would wait for it otherwise. If that cannot be had, such answers say why.
+    pub fn prepare_constraints(&self) {
+        // Kept either way.
+        let _ = self.grammars();
+    }
+
+    /// Whether that is done.
+    pub fn constraints_ready(&self) -> bool {
+        self.grammars.get().is_some()
+    }
+
     /// What constraints need, made when it is first asked for.
     pub(crate) fn grammars(&self) -> Result<&Grammars> {
         let made = self.grammars.get_or_init(|| Grammars::new(&self.tokenizer, &self.stop_ids));

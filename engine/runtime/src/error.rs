@@ -26,6 +26,19 @@ pub enum Error {
         /// Tokens the context holds.
         context: usize,
     },
+    /// The prompt has so many bytes that it leaves no room in the context, however it is split.
+    #[error(
+        "the prompt has {bytes} bytes, which are {least} tokens at least, and the context holds {context}; a longer one \
+         (--ctx) or a shorter prompt is needed"
+    )]
+    TextTooLong {
+        /// Bytes of the prompt.
+        bytes: usize,
+        /// Tokens that they are at least.
+        least: usize,
+        /// Tokens the context holds.
+        context: usize,
+    },
     /// The template made nothing of the messages.
     #[error("the chat template made an empty prompt of the conversation")]
     EmptyRendering,

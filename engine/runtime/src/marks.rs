@@ -26,18 +26,27 @@ impl ChatMarks {
         ChatMarks::default()
     }
 
-    /// Renders a conversation whose last message is a question, and finds its marks.
+    /// Renders a conversation whose last message is a question, and finds its marks. A text of so many bytes that it must
+    /// be `most` tokens or more is refused at once, since splitting it takes a while.
     ///
     /// # Errors
-    /// There is no template, it refuses the messages, or it makes nothing of them.
+    /// There is no template, it refuses the messages, it makes nothing of them, or too much.
     pub fn prompt<O: Ops>(
         &mut self,
         engine: &Engine<O>,
         messages: &[Value],
         options: &RenderOptions,
+        most: Option<usize>,
     ) -> Result<Prompt> {
         let template = engine.template().ok_or_else(|| Error::NoTemplate { file: engine.name().to_owned() })?;
         let prompt = template.render(engine.tokenizer().literals(), messages, options)?;
+        if let Some(context) = most {
+            let bytes = prompt.text().len();
+            let least = bytes / engine.tokenizer().longest_token().max(1);
+            if least >= context {
+                return Err(Error::TextTooLong { bytes, least, context });
+            }
+        }
         let tokens = engine.tokenizer().encode_prompt(&prompt);
         if tokens.is_empty() {
             return Err(Error::EmptyRendering);
@@ -65,18 +74,21 @@ impl ChatMarks {
                 tail
             }
         };
-        let mut marks = Vec::new();
-        // Where the last question starts, if it is not the first: up to there the conversation stays when it is taken
-        // back or asked differently.
-        if let Some((last, before)) = messages.split_last()
-            && role(last) == "user"
-            && before.iter().any(|m| role(m) == "user")
+        let (mut marks, mut last) = (Vec::new(), None);
+        if let Some((question, before)) = messages.split_last()
+            && role(question) == "user"
         {
-            // Another question that starts differently.
-            let content = last.get("content").and_then(Value::as_str).unwrap_or_default();
-            let other = if content.trim_start().starts_with('x') { "y" } else { "x" };
-            let other = [before, &[user(other)]].concat();
-            marks.extend(render(&other, options).map(|other| common(&tokens, &other)));
+            if before.iter().any(|m| role(m) == "user") {
+                // Where the last question starts: up to there the conversation stays when it is taken back or asked
+                // differently. It is where another begins that starts differently.
+                let content = question.get("content").and_then(Value::as_str).unwrap_or_default();
+                let other = if content.trim_start().starts_with('x') { "y" } else { "x" };
+                let other = [before, &[user(other)]].concat();
+                last = render(&other, options).map(|other| common(&tokens, &other));
+                marks.extend(last);
+            } else {
+                last = Some(shared);
+            }
         }
         if tail > 0 {
             marks.push(of.saturating_sub(tail));
@@ -84,7 +96,7 @@ impl ChatMarks {
         marks.retain(|&m| m > 0 && m < of);
         // What was found with other messages is checked against these.
         let shared = if shared < of { shared } else { 0 };
-        Ok(Prompt { tokens, shared, marks })
+        Ok(Prompt { tokens, shared, marks, chat: true, last })
     }
 }
 

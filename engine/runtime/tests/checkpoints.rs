@@ -87,7 +87,7 @@ fn a_shared_beginning_outlives_the_others() {
     let shared = noise(6, 70);
     for question in 0..4 {
         let tokens = [shared.clone(), noise(7 + question, 120)].concat();
-        let prompt = Prompt { tokens: tokens.clone(), shared: 70, marks: vec![] };
+        let prompt = Prompt { tokens: tokens.clone(), shared: 70, ..Prompt::default() };
         let answer = session.generate_from(&prompt, &exactly(4), &NEVER, &mut |_| ()).unwrap();
         assert_eq!(read(&answer), if question == 0 { 190 } else { 120 });
         assert_eq!((answer.tokens, session.state().fingerprint()), fresh(&engine, &tokens, 4));
@@ -141,13 +141,13 @@ fn marks_stand_where_conversations_part() {
     let later = [&start[..], &[message("assistant", "Nobody."), message("user", "xylophones?")]].concat();
     for think in [false, true] {
         let mut marks = ChatMarks::new();
-        let first = marks.prompt(&engine, &start, &options(think)).unwrap();
+        let first = marks.prompt(&engine, &start, &options(think), None).unwrap();
         let text = |p: &Prompt, len: usize| {
             let bytes = engine.tokenizer().decode(&p.tokens[..len], strata_gguf::ControlText::Show);
             String::from_utf8(bytes).unwrap()
         };
         assert!(text(&first, first.shared).ends_with("user\n"), "{:?}", text(&first, first.shared));
-        let second = marks.prompt(&engine, &later, &options(think)).unwrap();
+        let second = marks.prompt(&engine, &later, &options(think), None).unwrap();
         let question = text(&second, second.marks[0]);
         assert!(question.contains("Nobody.") && question.ends_with("user\n"), "{question:?}");
         assert_eq!(second.shared, first.shared);
@@ -183,7 +183,7 @@ fn play(engine: &Engine<CpuOps>, script: &[Edit], mut answer: impl FnMut(&Prompt
     for (i, edit) in script.iter().enumerate() {
         let prompt = prompts.last().cloned().unwrap();
         let marks = vec![prompt.len() / 2, prompt.len().saturating_sub(3)];
-        let given = answer(&Prompt { tokens: prompt.clone(), shared: 70, marks });
+        let given = answer(&Prompt { tokens: prompt.clone(), shared: 70, marks, ..Prompt::default() });
         assert_eq!(given, fresh(engine, &prompt, 4), "step {i} of {script:?}");
         let known = [prompt, given.0].concat();
         let new = |len| noise(i as u32 * 31 + 7, len);

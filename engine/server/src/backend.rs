@@ -46,6 +46,9 @@ pub trait Backend: Send + Sync + 'static {
     /// loaded.
     fn submit(&self, request: Request) -> Result<UnboundedReceiver<Event>, Refusal>;
 
+    /// Counts a request that was refused before it was submitted.
+    fn refused(&self, kind: RefusalKind);
+
     /// How things stand.
     fn status(&self) -> Status;
 }
@@ -77,6 +80,8 @@ pub struct ModelInfo {
     pub context: usize,
     /// Tokens of its vocabulary.
     pub vocab: usize,
+    /// Bytes of the longest of them.
+    pub longest_token: usize,
     /// Whether it has a chat template that can be used.
     pub has_template: bool,
     /// Whether it can think before it answers.
@@ -97,6 +102,8 @@ pub struct ChatInput {
     pub think: Option<bool>,
     /// Further variables of the template, such as `reasoning_effort`.
     pub extra: Map<String, Value>,
+    /// Refuses what would be so many tokens or more, if its length in bytes tells. `None` takes anything.
+    pub most: Option<usize>,
 }
 
 /// Something to be answered.
@@ -187,6 +194,16 @@ impl Refusal {
     /// A refusal that names no parameter and no time.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Refusal {
         Refusal { kind, message: message.into(), param: None, retry_after: None }
+    }
+
+    /// One of a prompt with so many tokens, or more, for a context of so many.
+    pub fn too_long(tokens: usize, context: usize) -> Refusal {
+        // The words that agents look for before they shorten a conversation.
+        let most = context.saturating_sub(1);
+        let message = format!(
+            "prompt is too long: {tokens} tokens > {most} maximum; the context holds {context} and the answer needs one at least"
+        );
+        Refusal::new(RefusalKind::TooLong, message)
     }
 
     /// One about a parameter of the request.

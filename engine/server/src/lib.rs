@@ -24,7 +24,10 @@
 //! Any model name is taken. `null` is as good as absent, and unknown fields are ignored; a known field that asks for
 //! something this server cannot do is refused with status 400 and the field's name. Limits of tokens may be -1, which is
 //! none. An answer that a limit ended says so (`length`, `max_tokens`, `incomplete`), and so does one whose tool call the
-//! model left unfinished: its arguments are then no whole JSON.
+//! model left unfinished: its arguments are then no whole JSON, or with Anthropic's messages those that were whole.
+//!
+//! Where a call has to come, it is held to the tool's schema, and a strict tool's calls always are. What of a schema is not
+//! known here refuses the request if the tool is strict; else it is not enforced, and a line in the log says so.
 //!
 //! Errors have their interface's form and a real status: 400 for what will never work, 401 and 403 for who may not ask,
 //! 413 for a body that is too large, 429 with `retry-after` when the queue is full, 503 with `retry-after` while the model

@@ -5,7 +5,7 @@
 use crate::backend::{
     Backend, ChatInput, Drafts, Event, ModelInfo, Outcome, Queue, Refusal, RefusalKind, Request, State, Status,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -93,6 +93,7 @@ struct Counts {
     running: AtomicUsize,
     requests: AtomicU64,
     cancelled: AtomicU64,
+    refused: Mutex<BTreeMap<RefusalKind, u64>>,
 }
 
 impl Scripted {
@@ -103,6 +104,7 @@ impl Scripted {
             created: 1_700_000_000,
             context: 4096,
             vocab: SPECIAL as usize + MARKS.len(),
+            longest_token: MARKS.iter().map(|mark| mark.len()).max().unwrap_or(1),
             has_template: true,
             can_think: true,
             marks: MARKS.map(str::to_owned).to_vec(),
@@ -210,7 +212,7 @@ impl Backend for Scripted {
     }
 
     fn submit(&self, request: Request) -> Result<UnboundedReceiver<Event>, Refusal> {
-        let script = (self.choose)(&request)?;
+        let script = (self.choose)(&request).inspect_err(|refusal| self.refused(refusal.kind))?;
         let runtime = tokio::runtime::Handle::try_current()
             .map_err(|e| Refusal::new(RefusalKind::Engine, format!("scripts need a runtime: {e}")))?;
         {
@@ -233,12 +235,17 @@ impl Backend for Scripted {
         Ok(receiver)
     }
 
+    fn refused(&self, kind: RefusalKind) {
+        *lock(&self.counts.refused).entry(kind).or_default() += 1;
+    }
+
     fn status(&self) -> Status {
         let mut status = Status { uptime: self.started.elapsed().as_secs_f64(), ..Status::default() };
         status.model = self.model().map(|m| m.id);
         status.queue = Queue { waiting: 0, running: self.running(), limit: 0 };
         status.counters.requests = self.counts.requests.load(Ordering::SeqCst);
         status.counters.cancelled = self.cancelled();
+        status.counters.refused = lock(&self.counts.refused).clone();
         status
     }
 }

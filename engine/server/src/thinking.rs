@@ -155,6 +155,7 @@ mod tests {
             created: 0,
             context: 100,
             vocab: 10,
+            longest_token: 4,
             has_template: true,
             can_think: false,
             marks: Vec::new(),

@@ -379,6 +379,15 @@ fn constraints_are_made_of_formats_and_choices() {
     let schema = json!({"type": "array", "items": {"type": "integer"}});
     let format = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": true}});
     assert_eq!(constraint(json!({"response_format": format})), Some(Constraint::Json(schema)));
+    let refused = |schema: Value| {
+        let format = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}});
+        let reply = server.post(PATH, &ask(json!({"response_format": format})));
+        assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!("response_format")));
+    };
+    refused(json!({"$ref": "#"}));
+    refused(json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}));
+    refused(json!({"type": "string", "pattern": "(?=a)"}));
+    refused(json!({"type": "nothing"}));
     assert_eq!(constraint(json!({"tools": weather()})), None);
     for choice in [json!("required"), json!({"type": "function", "function": {"name": "get_weather"}})] {
         let Some(Constraint::Lark(grammar)) = constraint(json!({"tools": weather(), "tool_choice": choice})) else {
@@ -391,6 +400,46 @@ fn constraints_are_made_of_formats_and_choices() {
     let (request, chat) = server.backend.seen().pop().unwrap();
     assert_eq!(request.params.sampling.logit_bias, [(0x11_0000, -1.0e9)]);
     assert_eq!(chat.unwrap().tools.len(), 1);
+}
+
+#[test]
+fn strict_tools_are_enforced_or_refused_and_others_are_left_free() {
+    let lines = std::sync::Arc::new(std::sync::Mutex::new(Vec::<String>::new()));
+    let log = std::sync::Arc::clone(&lines);
+    let server = Server::start(Scripted::always(Script::text(["{}"])), move |options| {
+        options.log = strata_server::Log::new(move |line| log.lock().unwrap().push(line.to_owned()));
+    });
+    let tool = |schema: Value, strict: bool| {
+        let parameters = json!({"type": "object", "properties": {"city": schema}, "required": ["city"]});
+        json!([{"type": "function", "function": {"name": "get_weather", "parameters": parameters, "strict": strict}}])
+    };
+    let look_ahead = json!({"type": "string", "pattern": "(?=a)b"});
+    for choice in ["auto", "required"] {
+        let reply = server.post(PATH, &ask(json!({"tools": tool(look_ahead.clone(), true), "tool_choice": choice})));
+        let error = reply.json()["error"].clone();
+        assert_eq!((reply.status, &error["param"]), (400, &json!("tools")), "{error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.contains("\"get_weather\"") && message.contains("\"city\"") && message.contains("(?=a)b"),
+            "{message}"
+        );
+        assert!(!message.contains("start:") && !message.contains("WRITTEN"), "{message}");
+    }
+    assert!(lines.lock().unwrap().is_empty());
+    let grammar = |tools: Value| {
+        let reply = server.post(PATH, &ask(json!({"tools": tools, "tool_choice": "required"})));
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        match server.backend.seen().pop().unwrap().0.params.constraint {
+            Some(Constraint::Lark(grammar)) => grammar,
+            other => panic!("{other:?}"),
+        }
+    };
+    let free = grammar(tool(json!({"type": "string"}), false));
+    assert_eq!(grammar(tool(look_ahead, false)), free);
+    let line = lines.lock().unwrap().pop().unwrap();
+    assert!(line.contains("\"get_weather\"") && line.contains("\"city\"") && line.contains("(?=a)b"), "{line}");
+    assert_ne!(grammar(tool(json!({"type": "string", "pattern": "^[A-Z]"}), false)), free);
+    assert!(lines.lock().unwrap().is_empty());
 }
 
 #[test]

@@ -318,6 +318,26 @@ fn status_and_metrics_count() {
     assert!(metrics.body.contains("strata_requests_total 1\n") && metrics.body.contains("strata_ready 1\n"));
     assert_eq!(server.get("/").status, 307);
     assert_eq!(server.get("/web/").status, 200);
+    // Whatever refuses a request is counted once, be it its shape or what it asks for.
+    let question = json!([{"role": "user", "content": "x"}]);
+    let long = json!([{"role": "user", "content": "x".repeat(5000)}]);
+    for (path, body) in [
+        ("/v1/chat/completions", json!({"messages": 5})),
+        ("/v1/chat/completions", json!({"messages": question, "temperature": "hot"})),
+        ("/v1/chat/completions", json!({"messages": question, "tool_choice": "required"})),
+        ("/v1/completions", json!({})),
+        ("/v1/responses", json!({"input": 5})),
+        ("/v1/messages", json!({"messages": question})),
+        ("/v1/messages", json!({"messages": long, "max_tokens": 5})),
+        ("/v1/completions", json!({"prompt": "x".repeat(5000)})),
+    ] {
+        assert_eq!(server.post(path, &body).status, 400, "{path} {body}");
+    }
+    assert_eq!(server.send("POST", "/v1/messages", &[], b"{").status, 400);
+    let counters = server.get("/v1/status").json()["counters"].clone();
+    assert_eq!((&counters["refused"], &counters["requests"]), (&json!({"invalid": 7, "too_long": 2}), &json!(1)));
+    let metrics = server.get("/metrics").body;
+    assert!(metrics.contains("strata_refused_total{kind=\"invalid\"} 7\n"), "{metrics}");
 }
 
 #[test]

@@ -155,10 +155,30 @@ fn every_end_has_its_reason() {
         let streamed = accumulate(&server.post(PATH, &ask(json!({"stream": true}))));
         assert_eq!(streamed["stop_reason"], reason);
     }
-    let cut = Script::text(["<tool_call>", "\n<function=get_weather>\n<parameter=city>\nPar"]).ending(Finish::Length);
-    let message = Server::always(cut).post(PATH, &ask(json!({"tools": tools()}))).json();
-    assert_eq!(message["stop_reason"], "max_tokens");
-    assert!(message["content"][0]["input"].is_object());
+}
+
+#[test]
+fn a_call_that_is_cut_is_the_same_in_a_stream_and_not() {
+    let named = CALL.find("<parameter=").unwrap() + "<parameter=city>".len();
+    let mut inputs = Vec::new();
+    for at in named..CALL.len() {
+        for finish in [Finish::Length, Finish::Context, Finish::Stop] {
+            let pieces = CALL[..at].split_inclusive(['a', '\n']).map(|piece| Step::Text(piece.to_owned()));
+            let steps: Vec<Step> = std::iter::once(Step::Mark("<tool_call>".to_owned())).chain(pieces).collect();
+            let server = Server::always(Script::new(steps).ending(finish));
+            let message = server.post(PATH, &ask(json!({"tools": tools()}))).json();
+            // What the client makes of the fragments is JSON, or it would fail here.
+            let streamed = accumulate(&server.post(PATH, &ask(json!({"tools": tools(), "stream": true}))));
+            assert_eq!(stripped(streamed), stripped(message.clone()), "{finish:?} at {at}");
+            if finish == Finish::Length {
+                assert_eq!(message["stop_reason"], "max_tokens");
+                inputs.push(message["content"][0]["input"].clone());
+            }
+        }
+    }
+    // Whole arguments, and no half ones.
+    inputs.dedup();
+    assert_eq!(inputs, [json!({}), json!({"city": "Paris"}), json!({"city": "Paris", "days": 3})]);
 }
 
 #[test]
@@ -245,6 +265,11 @@ fn choices_and_formats_constrain() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
     let format = json!({"output_config": {"format": {"type": "json_schema", "schema": schema}}});
     assert_eq!(constraint(format), Some(Constraint::Json(schema)));
+    let endless = json!({"output_config": {"format": {"type": "json_schema", "schema": {"$ref": "#"}}}});
+    let refused = server.post(PATH, &ask(endless));
+    assert_eq!(refused.status, 400);
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("output_config.format: ") && message.contains("without end"), "{message}");
     for choice in [json!({"type": "any"}), json!({"type": "tool", "name": "get_weather"})] {
         let lark = constraint(json!({"tools": tools(), "tool_choice": choice}));
         assert!(matches!(lark, Some(Constraint::Lark(_))), "{lark:?}");

@@ -258,6 +258,9 @@ fn formats_and_choices_constrain() {
     let format = json!({"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": true}});
     assert_eq!(server.post(PATH, &json!({"input": "a", "text": format})).status, 200);
     assert_eq!(server.backend.seen().pop().unwrap().0.params.constraint, Some(Constraint::Json(schema)));
+    let endless = json!({"format": {"type": "json_schema", "name": "n", "schema": {"$ref": "#"}}});
+    let reply = server.post(PATH, &json!({"input": "a", "text": endless}));
+    assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!("text.format")), "{}", reply.body);
     for choice in [
         json!("required"),
         json!({"type": "function", "name": "get_weather"}),

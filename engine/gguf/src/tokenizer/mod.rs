@@ -174,6 +174,11 @@ impl Tokenizer {
         self.vocab.bytes(id)
     }
 
+    /// Bytes of the longest token: a text has at least as many tokens as these go into it.
+    pub fn longest_token(&self) -> usize {
+        self.vocab.longest()
+    }
+
     /// What a token is for.
     pub fn kind(&self, id: u32) -> Option<TokenKind> {
         self.vocab.kind(id)

@@ -32,6 +32,7 @@ pub(super) struct Vocab {
     /// Where each token's bytes begin, and the end of the last.
     starts: Vec<u32>,
     kinds: Vec<TokenKind>,
+    longest: usize,
 }
 
 impl Vocab {
@@ -59,7 +60,8 @@ impl Vocab {
             }
         }
         let byte_of = byte_of_char();
-        let mut vocab = Vocab { bytes: Vec::new(), starts: vec![0], kinds: Vec::with_capacity(tokens.len()) };
+        let mut vocab =
+            Vocab { bytes: Vec::new(), starts: vec![0], kinds: Vec::with_capacity(tokens.len()), longest: 0 };
         for (id, (token, &kind)) in tokens.iter().zip(types).enumerate() {
             // The numbers are ggml's llama_token_type: normal, unknown, control, user-defined, unused, byte.
             let kind = match kind {
@@ -89,6 +91,7 @@ impl Vocab {
                 }
             }
             vocab.kinds.push(kind);
+            vocab.longest = vocab.longest.max(vocab.bytes.len() - before);
             match u32::try_from(vocab.bytes.len()) {
                 Ok(end) => vocab.starts.push(end),
                 Err(_) => return Err(meta.invalid(format!("key {TOKENS} holds more than 4 GiB of text"))),
@@ -99,6 +102,11 @@ impl Vocab {
 
     pub(super) fn len(&self) -> usize {
         self.kinds.len()
+    }
+
+    /// Bytes of the longest token.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
     }
 
     pub(super) fn kind(&self, id: u32) -> Option<TokenKind> {

@@ -1,15 +1,13 @@
-//! From a request to a running answer.
+//! From a request to what the backend is asked.
 
 use super::answer::Assembler;
 use crate::App;
-use crate::backend::{ChatInput, Event, ModelInfo, Refusal, RefusalKind, Request, State};
-use crate::blocking::blocking;
+use crate::backend::{ChatInput, ModelInfo, Refusal, RefusalKind, Request, State};
 use crate::http::security::Caller;
 use crate::thinking::Thinking;
 use crate::tools::{Format, Tools, marked};
 use serde_json::{Map, Value};
-use strata_runtime::{GenerateParams, Prompt};
-use tokio::sync::mpsc::UnboundedReceiver;
+use strata_runtime::{Constraint, GenerateParams, Prompt};
 
 /// A request to any of the chat interfaces.
 pub(crate) struct Ask {
@@ -24,13 +22,12 @@ pub(crate) struct Ask {
     pub(crate) params: GenerateParams,
 }
 
-/// An answer on its way.
-pub(crate) struct Running {
-    pub(crate) events: UnboundedReceiver<Event>,
+/// What the backend is asked, and what will take its answer apart.
+pub(crate) struct Prepared {
+    pub(crate) request: Request,
     pub(crate) assembler: Assembler,
-    /// Tokens of the prompt.
-    pub(crate) prompt_tokens: usize,
-    pub(crate) model: ModelInfo,
+    /// The field to blame if the constraint is refused: backends do not know what it was made of.
+    pub(crate) constrained_by: Option<&'static str>,
 }
 
 /// The model, if it can answer now.
@@ -47,8 +44,8 @@ pub(crate) fn model(app: &App) -> Result<ModelInfo, Refusal> {
     }
 }
 
-/// The prompt of a request.
-pub(crate) fn render(app: &App, model: &ModelInfo, ask: &mut Ask) -> Result<Prompt, Refusal> {
+/// The prompt of a request. One that must have more than `most` tokens is refused before they are counted.
+pub(crate) fn render(app: &App, model: &ModelInfo, ask: &mut Ask, most: Option<usize>) -> Result<Prompt, Refusal> {
     let thinking = ask.thinking.for_model(model, app.options.think);
     thinking.tell(&mut ask.extra);
     ask.thinking = thinking;
@@ -57,66 +54,50 @@ pub(crate) fn render(app: &App, model: &ModelInfo, ask: &mut Ask) -> Result<Prom
         tools: ask.tools.for_template(model),
         think: thinking.think,
         extra: std::mem::take(&mut ask.extra),
+        most,
     };
     app.backend.render(&input)
 }
 
-/// Queues a request.
-pub(crate) async fn start(app: &App, caller: &Caller, model: ModelInfo, ask: Ask) -> Result<Running, Refusal> {
-    let (app, caller) = (app.clone(), caller.clone());
-    blocking(move || queue(&app, &caller, model, ask)).await
-}
-
-fn queue(app: &App, caller: &Caller, model: ModelInfo, mut ask: Ask) -> Result<Running, Refusal> {
-    let prompt = render(app, &model, &mut ask)?;
+/// What is to be answered, and what will take the answer apart.
+///
+/// # Errors
+/// The prompt cannot be made or does not fit, or what the answer must be cannot be enforced.
+pub(crate) fn begin(app: &App, caller: &Caller, model: &ModelInfo, mut ask: Ask) -> Result<Prepared, Refusal> {
+    let prompt = render(app, model, &mut ask, Some(model.context))?;
     let mut params = ask.params;
     params.think_budget = ask.thinking.budget;
-    params.constraint = ask.tools.constraint(&ask.format.0, &model, "tools")?;
-    if let Some(literal) = ask.tools.forbidden(&model)
+    params.constraint = ask.tools.constraint(&ask.format, model, "tools", &app.options.log)?;
+    if let Some(literal) = ask.tools.forbidden(model)
         && let [token] = app.backend.tokenize(literal, true)?[..]
     {
         params.sampling.logit_bias.push((token, FORBIDDEN));
     }
-    let constrained = params.constraint.is_some();
-    let parser = ask.tools.callable().then(|| crate::tools::parser::Parser::new(&ask.tools, marked(&model)));
-    let assembler = Assembler::new(parser);
-    submit(app, caller, model, prompt, params, assembler).map_err(|mut refusal| {
-        // Backends do not know what the constraint was made of.
-        let blamed = refusal.param.as_deref().is_none_or(|p| p == "constraint");
-        if constrained && blamed && refusal.kind == RefusalKind::Invalid {
-            let field = if ask.format.0 == Format::Text { "tools" } else { ask.format.1 };
-            refusal.param = Some(field.to_owned());
-        }
-        refusal
-    })
+    let parser = ask.tools.callable().then(|| crate::tools::parser::Parser::new(&ask.tools, marked(model)));
+    let constrained_by = params.constraint.as_ref().map(|constraint| match constraint {
+        Constraint::Json(_) => ask.format.1,
+        Constraint::Lark(_) => "tools",
+    });
+    let request = request(caller, model, prompt, params)?;
+    Ok(Prepared { request, assembler: Assembler::new(parser), constrained_by })
 }
 
 /// Far below every logit, and finite.
 const FORBIDDEN: f32 = -1.0e9;
 
-/// Queues a prompt.
-pub(crate) fn submit(
-    app: &App,
+/// A request to the backend.
+///
+/// # Errors
+/// The prompt is empty, or leaves no room for an answer.
+pub(crate) fn request(
     caller: &Caller,
-    model: ModelInfo,
+    model: &ModelInfo,
     prompt: Prompt,
     params: GenerateParams,
-    assembler: Assembler,
-) -> Result<Running, Refusal> {
-    let prompt_tokens = prompt.tokens.len();
-    if prompt_tokens == 0 {
-        return Err(Refusal::new(RefusalKind::Invalid, "the prompt is empty"));
+) -> Result<Request, Refusal> {
+    match prompt.tokens.len() {
+        0 => Err(Refusal::new(RefusalKind::Invalid, "the prompt is empty")),
+        tokens if tokens >= model.context => Err(Refusal::too_long(tokens, model.context)),
+        _ => Ok(Request { id: caller.request.clone(), prompt, params, client: caller.client.clone() }),
     }
-    if prompt_tokens >= model.context {
-        // The words that agents look for before they shorten a conversation.
-        let message = format!(
-            "prompt is too long: {prompt_tokens} tokens > {} maximum; the context holds {} and the answer needs one at least",
-            model.context.saturating_sub(1),
-            model.context
-        );
-        return Err(Refusal::new(RefusalKind::TooLong, message));
-    }
-    let request = Request { id: caller.request.clone(), prompt, params, client: caller.client.clone() };
-    let events = app.backend.submit(request)?;
-    Ok(Running { events, assembler, prompt_tokens, model })
 }

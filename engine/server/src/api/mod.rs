@@ -6,6 +6,7 @@
 pub(crate) mod answer;
 pub(crate) mod anthropic;
 pub(crate) mod ask;
+pub(crate) mod asked;
 pub(crate) mod events;
 pub(crate) mod fields;
 pub(crate) mod health;

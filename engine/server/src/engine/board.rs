@@ -1,6 +1,6 @@
 //! What is counted, for who asks how things stand.
 
-use crate::backend::{BranchTime, Counters, Degradation, Drafts, Refusal, Round, Speed};
+use crate::backend::{BranchTime, Counters, Degradation, Drafts, RefusalKind, Round, Speed};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use strata_runtime::{Answer, Pace};
@@ -29,8 +29,8 @@ pub(super) struct Board {
 
 impl Board {
     /// Something was refused, or failed.
-    pub(super) fn refused(&mut self, refusal: &Refusal) {
-        *self.counters.refused.entry(refusal.kind).or_default() += 1;
+    pub(super) fn refused(&mut self, kind: RefusalKind) {
+        *self.counters.refused.entry(kind).or_default() += 1;
     }
 
     /// Something is worse than it could be, once more.

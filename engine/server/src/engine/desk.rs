@@ -94,7 +94,7 @@ impl<O: Ops> Shared<O> {
 
     /// Tells who asked that nothing comes of it.
     pub(super) fn refuse(&self, job: &Job, refusal: Refusal) {
-        self.board().refused(&refusal);
+        self.board().refused(refusal.kind);
         if refusal.kind == RefusalKind::Engine {
             self.log(&format!("{}: {refusal}", job.request.id));
         }
@@ -121,6 +121,7 @@ impl<O: Ops> Shared<O> {
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             context: loaded.conversations.context,
             vocab: engine.model().config().vocab,
+            longest_token: tokenizer.longest_token(),
             has_template: engine.template().is_some(),
             can_think: engine.think_ids().is_some(),
             marks,

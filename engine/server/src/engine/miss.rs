@@ -35,10 +35,11 @@ pub(super) fn costly(prompt: &Prompt, near: Option<Near>, cached: usize) -> bool
 
 /// What part of the prompt a token belongs to.
 fn place(prompt: &Prompt, token: usize) -> &'static str {
-    match prompt.marks.iter().max() {
+    match prompt.last {
         _ if token < prompt.shared => "system message",
-        Some(&last) if token >= last => "last message",
+        Some(last) if token >= last => "last message",
         Some(_) => "earlier message",
+        None if prompt.chat => "a message",
         None => "a text without messages",
     }
 }
@@ -49,12 +50,17 @@ mod tests {
 
     #[test]
     fn reasons_name_the_place() {
-        let prompt = Prompt { tokens: vec![7; 812], shared: 100, marks: vec![700, 810] };
+        let prompt = Prompt { tokens: vec![7; 812], shared: 100, marks: vec![700, 810], chat: true, last: Some(700) };
         let near = |common, known| Some(Near { common, known });
         let says = |near, cached| miss(&prompt, near, cached).unwrap_or_default();
         assert!(says(near(4, 900), 0).contains("at token 5 of 812 (system message); 0 tokens were reused"));
         assert!(says(near(300, 900), 100).contains("at token 301 of 812 (earlier message); 100 tokens"));
         assert!(says(near(811, 900), 700).contains("(last message)"));
+        assert!(says(near(720, 900), 700).contains("(last message)"));
+        let tools = Prompt { last: None, ..prompt.clone() };
+        assert!(miss(&tools, near(300, 900), 100).is_some_and(|why| why.contains("(a message)")));
+        let text = Prompt::from(vec![7; 812]);
+        assert!(miss(&text, near(300, 900), 100).is_some_and(|why| why.contains("(a text without messages)")));
         assert!(says(near(0, 900), 0).contains("first token"));
         assert!(says(near(500, 500), 100).contains("only 100 of them"));
         assert_eq!(miss(&prompt, near(500, 500), 500), None);

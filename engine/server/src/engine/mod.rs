@@ -231,7 +231,7 @@ impl<O: SharedOps> Backend for EngineBackend<O> {
             let known = kinds.iter().position(|(k, _)| *k == kind);
             known.map(|at| kinds.remove(at).1).unwrap_or_default()
         };
-        let prompt = marks.prompt(&ready.engine, &chat.messages, &options).map_err(|e| refusal(&e));
+        let prompt = marks.prompt(&ready.engine, &chat.messages, &options, chat.most).map_err(|e| refusal(&e));
         let mut kinds = self.shared.kinds();
         if kinds.len() >= KINDS {
             kinds.remove(0);
@@ -257,9 +257,13 @@ impl<O: SharedOps> Backend for EngineBackend<O> {
     fn submit(&self, request: Request) -> Result<UnboundedReceiver<Event>, Refusal> {
         let submitted = self.shared.submit(request);
         if let Err(refusal) = &submitted {
-            self.shared.board().refused(refusal);
+            self.shared.board().refused(refusal.kind);
         }
         submitted
+    }
+
+    fn refused(&self, kind: RefusalKind) {
+        self.shared.board().refused(kind);
     }
 
     fn status(&self) -> Status {
@@ -295,7 +299,8 @@ impl<O: Ops> Shared<O> {
 fn refusal(e: &Error) -> Refusal {
     let message = e.to_string();
     match e {
-        Error::PromptTooLong { .. } => Refusal::new(RefusalKind::TooLong, message),
+        Error::PromptTooLong { prompt, context } => Refusal::too_long(*prompt, *context),
+        Error::TextTooLong { least, context, .. } => Refusal::too_long(*least, *context),
         Error::BadParameter { name, .. } => Refusal::param(*name, message),
         // Which field a constraint, a prompt or messages came from is known to who asked.
         Error::BadConstraint(_)

@@ -34,6 +34,11 @@ fn serve<O: SharedOps>(shared: &Arc<Shared<O>>, loaded: Loaded<O>) {
     if !shared.ready(loaded) {
         return;
     }
+    // Ready for the first answer that must be of some form, which else would wait for it. Nothing depends on its end.
+    let prepared = Arc::clone(&engine);
+    let builder = std::thread::Builder::new().name("constraints".into());
+    // Without the thread that answer does it.
+    let _ = builder.spawn(move || prepared.prepare_constraints());
     let conversations = Conversations::new(&engine, limits).with_speculation(speculation);
     let worker = Worker { shared, conversations: Mutex::new(conversations) };
     std::thread::scope(|scope| {

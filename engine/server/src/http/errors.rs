@@ -54,6 +54,11 @@ impl ApiError {
         self
     }
 
+    /// Whether the request is to blame.
+    pub(crate) fn is_clients(&self) -> bool {
+        self.status.is_client_error()
+    }
+
     /// Its type in a form of errors.
     fn kind(&self, dialect: Dialect) -> &'static str {
         match (self.status.as_u16(), dialect) {

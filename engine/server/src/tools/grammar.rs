@@ -1,10 +1,14 @@
 //! What the model may write when it has to call a tool, as a grammar.
 
+use super::texts::{literal, terminals};
+use super::values::{Form, Lost, bounded};
 use super::{CALL, Tool};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 /// What may stand in an answer besides calls.
+#[derive(Clone, Copy)]
 pub(crate) enum Free<'a> {
     /// Nothing: a call must come.
     Nothing,
@@ -14,173 +18,176 @@ pub(crate) enum Free<'a> {
     Json(&'a Value),
 }
 
-/// A grammar of calls of these tools, in llguidance's Lark dialect. `marked` says that calls are opened and closed by
-/// tokens.
-///
-/// String values are any text up to their closing tag, or one of the schema's `enum`; other values follow the schema.
-/// Parameters come in the schema's order, required ones always.
-pub(crate) fn lark(tools: &[&Tool], free: Free<'_>, marked: bool, several: bool) -> String {
-    let mut rules = String::new();
-    let more = if several { r#" ("\n" call)*"# } else { "" };
-    let start = match free {
-        Free::Nothing => "BREAKS? calls".to_owned(),
-        Free::Text => "TEXT | calls | TEXT calls".to_owned(),
-        Free::Json(schema) => format!("BREAKS? calls | BREAKS? json\njson: %json {}", bounded(schema.clone())),
-    };
-    let tag = |tag: &str| if marked { tag.to_owned() } else { quoted(tag) };
-    let functions: Vec<String> = (0..tools.len()).map(|i| format!("f{i}")).collect();
-    let _ = writeln!(rules, "start: {start}");
-    let _ = writeln!(rules, "calls: call{more}");
-    let _ = writeln!(rules, r#"call: {} "\n" function "\n" {}"#, tag(CALL.0), tag(CALL.1));
-    let _ = writeln!(rules, "function: {}", functions.join(" | "));
-    for (i, tool) in tools.iter().enumerate() {
-        function(&mut rules, i, tool);
-    }
-    // The line breaks that templates have between thinking and answer.
-    rules.push_str("BREAKS: /\\n{1,2}/\n");
-    rules.push_str("TEXT: /(?s:.+)/\n");
-    rules.push_str("value[suffix=\"\\n</parameter>\\n\"]: /(?s:.*)/\n");
-    rules
+/// Something in a tool's schema that calls are not held to.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Gap {
+    /// The tool, and whether it is strict.
+    pub(crate) tool: String,
+    pub(crate) strict: bool,
+    /// What of it, such as `its parameter "city"`.
+    pub(crate) what: String,
+    /// Why, as a clause.
+    pub(crate) why: String,
 }
 
-fn function(rules: &mut String, number: usize, tool: &Tool) {
-    let empty = serde_json::Map::new();
-    let properties = tool.parameters.get("properties").and_then(Value::as_object).unwrap_or(&empty);
-    let required = tool.parameters.get("required").and_then(Value::as_array);
-    let needed = |key: &str| required.is_some_and(|r| r.iter().any(|v| v.as_str() == Some(key)));
-    let mut body = quoted(&format!("<function={}>\n", tool.name));
-    for (i, key) in properties.keys().enumerate() {
-        let _ = write!(body, " f{number}p{i}{}", if needed(key) { "" } else { "?" });
+/// Calls of some tools.
+pub(crate) struct Calls {
+    functions: Vec<Function>,
+    /// What they are not held to.
+    pub(crate) gaps: Vec<Gap>,
+}
+
+struct Function {
+    name: String,
+    parameters: Vec<Parameter>,
+    /// The values of further parameters, of any name.
+    more: Option<Form>,
+}
+
+struct Parameter {
+    name: String,
+    required: bool,
+    form: Form,
+}
+
+/// Time after which no further schema of a request is looked at. Any sensible ones take milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest name of a parameter.
+const NAME: usize = 200;
+
+/// Keywords about all parameters at once.
+const TOGETHER: [&str; 14] = [
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "enum",
+    "const",
+    "patternProperties",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+];
+
+impl Calls {
+    /// Takes the schemas of tools apart.
+    pub(crate) fn of(tools: &[&Tool]) -> Calls {
+        let mut calls = Calls { functions: Vec::new(), gaps: Vec::new() };
+        let started = Instant::now();
+        for tool in tools {
+            let mut gaps = Vec::new();
+            calls.functions.push(Function::of(tool, started, &mut gaps));
+            let gap = |(what, why)| Gap { tool: tool.name.clone(), strict: tool.strict, what, why };
+            calls.gaps.extend(gaps.into_iter().map(gap));
+        }
+        calls
     }
-    let _ = writeln!(rules, "f{number}: {body} {}", quoted("</function>"));
-    for (i, (key, schema)) in properties.iter().enumerate() {
-        let open = quoted(&format!("<parameter={key}>\n"));
-        let value = value(schema, &tool.parameters);
-        let _ = writeln!(rules, "f{number}p{i}: {open} {value}");
+
+    /// The same with any text for every value.
+    pub(crate) fn loosened(mut self) -> Calls {
+        for function in &mut self.functions {
+            function.parameters.iter_mut().for_each(|parameter| parameter.form = Form::Free);
+            function.more = function.more.take().map(|_| Form::Free);
+        }
+        self
+    }
+
+    /// Their grammar, in llguidance's Lark dialect. `marked` says that calls are opened and closed by tokens.
+    ///
+    /// Parameters come in the schema's order, required ones always. Values are what [`values`](super::values) says.
+    pub(crate) fn lark(&self, free: Free<'_>, marked: bool, several: bool) -> String {
+        let mut rules = String::new();
+        let more = if several { r#" ("\n" call)*"# } else { "" };
+        let start = match free {
+            Free::Nothing => "BREAKS? calls".to_owned(),
+            Free::Text => "TEXT | calls | TEXT calls".to_owned(),
+            Free::Json(schema) => format!("BREAKS? calls | BREAKS? json\njson: %json {}", bounded(schema.clone())),
+        };
+        let tag = |tag: &str| if marked { tag.to_owned() } else { literal(tag) };
+        let functions: Vec<String> = (0..self.functions.len()).map(|i| format!("f{i}")).collect();
+        let _ = writeln!(rules, "start: {start}");
+        let _ = writeln!(rules, "calls: call{more}");
+        let _ = writeln!(rules, r#"call: {} "\n" function "\n" {}"#, tag(CALL.0), tag(CALL.1));
+        let _ = writeln!(rules, "function: {}", functions.join(" | "));
+        for (i, function) in self.functions.iter().enumerate() {
+            function.rules(&mut rules, i);
+        }
+        // The line breaks that templates have between thinking and answer.
+        rules.push_str("BREAKS: /\\n{1,2}/\n");
+        rules.push_str("TEXT: /(?s:.+)/\n");
+        rules.push_str("value[suffix=\"\\n</parameter>\\n\"]: /(?s:.*)/\n");
+        rules.push_str(&terminals());
+        rules
     }
 }
 
-/// A value with its closing tag.
-fn value(schema: &Value, root: &Value) -> String {
-    let close = quoted("\n</parameter>\n");
-    if let Some(values) = schema.get("enum").and_then(Value::as_array)
-        && let Some(texts) = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>()
-        && !texts.is_empty()
-    {
-        let texts: Vec<String> = texts.into_iter().map(quoted).collect();
-        return format!("({}) {close}", texts.join(" | "));
+impl Function {
+    fn of(tool: &Tool, started: Instant, gaps: &mut Vec<(String, String)>) -> Function {
+        let (root, schema) = (&tool.parameters, tool.arguments());
+        let empty = serde_json::Map::new();
+        let listed = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+        let required = schema.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let required: Vec<&str> = required.iter().filter_map(Value::as_str).collect();
+        let others = schema.get("additionalProperties");
+        let together = TOGETHER.iter().find(|key| schema.get(**key).is_some());
+        if let Some(key) = together {
+            gaps.push(("its parameters together".to_owned(), format!("{key} is not known there")));
+        }
+        // Those that are required need not be listed.
+        let unlisted = required.iter().filter(|key| !listed.contains_key(**key));
+        let unlisted = unlisted.map(|key| (*key, others.unwrap_or(&Value::Bool(true))));
+        let form = |schema: &Value| match started.elapsed() > PATIENCE {
+            true => Err(Lost { why: "those before it took too long".to_owned(), instead: Form::widest(schema, root) }),
+            false => Form::of(schema, root),
+        };
+        let mut parameters = Vec::new();
+        for (name, schema) in listed.iter().map(|(key, schema)| (key.as_str(), schema)).chain(unlisted) {
+            let what = || format!("its parameter {name:?}");
+            if name.is_empty() || name.len() > NAME || name.trim() != name || name.contains(['<', '>', '\n']) {
+                gaps.push((what(), "its name does not fit into a tag".to_owned()));
+                continue;
+            }
+            let form = form(schema).unwrap_or_else(|Lost { why, instead }| {
+                gaps.push((what(), why));
+                instead
+            });
+            parameters.push(Parameter { name: name.to_owned(), required: required.contains(&name), form });
+        }
+        let open = together.is_some() || matches!(others, Some(Value::Bool(true) | Value::Object(_)));
+        let more = (parameters.is_empty() && open).then(|| match others {
+            Some(schema @ Value::Object(_)) => form(schema).unwrap_or_else(|Lost { why, instead }| {
+                gaps.push(("its parameters".to_owned(), why));
+                instead
+            }),
+            _ => Form::Free,
+        });
+        Function { name: tool.name.clone(), parameters, more }
     }
-    let kind = schema.get("type").and_then(Value::as_str);
-    if !matches!(kind, Some("integer" | "number" | "boolean" | "null" | "object" | "array")) {
-        return "value".to_owned();
-    }
-    let mut schema = schema.clone();
-    for definitions in ["$defs", "definitions"] {
-        if let (Some(found), Some(object)) = (root.get(definitions), schema.as_object_mut()) {
-            object.entry(definitions).or_insert_with(|| found.clone());
+
+    fn rules(&self, rules: &mut String, number: usize) {
+        let mut body = literal(&format!("<function={}>\n", self.name));
+        for (i, parameter) in self.parameters.iter().enumerate() {
+            let _ = write!(body, " f{number}p{i}{}", if parameter.required { "" } else { "?" });
+        }
+        if self.more.is_some() {
+            let _ = write!(body, " f{number}more*");
+        }
+        let _ = writeln!(rules, "f{number}: {body} {}", literal("</function>"));
+        for (i, Parameter { name, form, .. }) in self.parameters.iter().enumerate() {
+            let (open, own) = (literal(&format!("<parameter={name}>\n")), format!("f{number}p{i}v"));
+            let _ = write!(rules, "f{number}p{i}: {open} {}\n{}", form.usage(&own), form.rules(&own));
+        }
+        if let Some(form) = &self.more {
+            let (open, own) = (r"/<parameter=[A-Za-z0-9_.-]{1,64}>\n/", format!("f{number}mv"));
+            let _ = write!(rules, "f{number}more: {open} {}\n{}", form.usage(&own), form.rules(&own));
         }
     }
-    format!("%json {} {close}", bounded(schema))
-}
-
-/// The schema with bounded white space: without a bound, a model that has lost its way can write line breaks until its
-/// limit.
-fn bounded(mut schema: Value) -> Value {
-    if let Value::Object(fields) = &mut schema {
-        fields.entry("x-guidance").or_insert_with(|| json!({"whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,48}"}));
-    }
-    schema
-}
-
-fn quoted(text: &str) -> String {
-    json!(text).to_string()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use llguidance::api::TopLevelGrammar;
-    use llguidance::toktrie::{ApproximateTokEnv, TokRxInfo, TokTrie};
-    use llguidance::{Matcher, ParserFactory};
-
-    fn tools() -> Vec<Tool> {
-        let tool = |name: &str, parameters| Tool { name: name.to_owned(), description: None, parameters, strict: true };
-        let weather = json!({"type": "object", "required": ["city"], "$defs": {"day": {"type": "integer"}}, "properties": {
-            "city": {"type": "string"}, "days": {"type": "array", "items": {"$ref": "#/$defs/day"}},
-            "unit": {"type": "string", "enum": ["C", "\"F\""]},
-        }});
-        vec![tool("get_weather", weather), tool("stop", json!({"type": "object", "properties": {}}))]
-    }
-
-    /// A vocabulary of all bytes, the tags of calls, and a token that ends answers.
-    fn vocabulary() -> llguidance::toktrie::TokEnv {
-        let mut words: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-        words.extend([CALL.0, CALL.1, "<end>"].map(|tag| [&[TokTrie::SPECIAL_TOKEN_MARKER], tag.as_bytes()].concat()));
-        let info = TokRxInfo::new(words.len() as u32, words.len() as u32 - 1);
-        std::sync::Arc::new(ApproximateTokEnv::new(TokTrie::from(&info, &words)))
-    }
-
-    /// Whether the grammar allows an answer, be the tags of calls tokens or not.
-    fn allows(free: Free<'_>, several: bool, answer: &str) -> bool {
-        let again = match &free {
-            Free::Nothing => Free::Nothing,
-            Free::Text => Free::Text,
-            Free::Json(schema) => Free::Json(schema),
-        };
-        let plain = accepts(free, several, answer, false);
-        assert_eq!(plain, accepts(again, several, answer, true), "marked or not: {answer}");
-        plain
-    }
-
-    fn accepts(free: Free<'_>, several: bool, answer: &str, marked: bool) -> bool {
-        let tools = tools();
-        let grammar = lark(&tools.iter().collect::<Vec<_>>(), free, marked, several);
-        let factory = ParserFactory::new_simple(&vocabulary()).expect("a factory");
-        let parser = factory.create_parser(TopLevelGrammar::from_lark(grammar.clone()));
-        let mut matcher = Matcher::new(parser);
-        assert!(!matcher.is_error(), "{:?}: {grammar}", matcher.get_error());
-        let (mut tokens, mut rest) = (Vec::new(), answer.as_bytes());
-        while let Some((&byte, behind)) = rest.split_first() {
-            let tag = [CALL.0, CALL.1].iter().position(|tag| marked && rest.starts_with(tag.as_bytes()));
-            tokens.push(tag.map_or(u32::from(byte), |tag| 256 + tag as u32));
-            rest = tag.map_or(behind, |tag| &rest[[CALL.0, CALL.1][tag].len()..]);
-        }
-        matcher.validate_tokens(&tokens).is_ok_and(|n| n == tokens.len())
-            && matcher.consume_tokens(&tokens).is_ok()
-            && matcher.is_accepting().unwrap_or(false)
-    }
-
-    const WEATHER: &str = "<tool_call>\n<function=get_weather>\n<parameter=city>\nSão\n</p>\n\n</parameter>\n\
-                           <parameter=days>\n[1, 2]\n</parameter>\n<parameter=unit>\n\"F\"\n</parameter>\n</function>\n</tool_call>";
-    const STOP: &str = "<tool_call>\n<function=stop>\n</function>\n</tool_call>";
-
-    #[test]
-    fn calls_are_allowed_and_nothing_else() {
-        for answer in [WEATHER, STOP, &format!("\n\n{WEATHER}\n{STOP}")] {
-            assert!(allows(Free::Nothing, true, answer), "{answer}");
-        }
-        assert!(!allows(Free::Nothing, false, &format!("{STOP}\n{STOP}")));
-        for answer in [
-            "",
-            "I call.",
-            "<tool_call>\n<function=gone>\n</function>\n</tool_call>",
-            "<tool_call>\n<function=get_weather>\n</function>\n</tool_call>",
-            &WEATHER.replace("[1, 2]", "[\"x\"]"),
-            &WEATHER.replace("\"F\"", "K"),
-            &WEATHER.replace("<parameter=days>", "<parameter=nights>"),
-        ] {
-            assert!(!allows(Free::Nothing, true, answer), "{answer}");
-        }
-    }
-
-    #[test]
-    fn text_or_json_may_come_instead() {
-        for answer in ["I call.", STOP, &format!("I call.{STOP}")] {
-            assert!(allows(Free::Text, true, answer), "{answer}");
-        }
-        let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
-        assert!(allows(Free::Json(&schema), true, "{\"a\": 1}"));
-        assert!(allows(Free::Json(&schema), true, WEATHER));
-        assert!(!allows(Free::Json(&schema), true, "{\"a\": \"x\"}"));
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
-"""Starts the scripted server, which the tests talk to through the official clients.
+"""Starts servers and clients for the tests: the scripted server here, the real program in `nano/`.
 
-STRATA_SCRIPTED names the program (`cargo build -p strata-server --example scripted`); without it the one in the target
-folder is taken.
+STRATA_SCRIPTED and STRATA_BIN name the programs; without them those in the target folder are taken
+(`cargo build -p strata -p strata-server --bins --examples`).
 """
 
 import os
@@ -12,18 +12,30 @@ import anthropic
 import openai
 import pytest
 
-ROOT = Path(__file__).resolve().parents[4]
-KEY = "sk-test"
-
-
-def program() -> str:
-    default = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug/examples/scripted"
-    return os.environ.get("STRATA_SCRIPTED", str(default))
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).resolve().parents[4] / "target"))
 
 
 @pytest.fixture(scope="session")
-def url():
-    process = subprocess.Popen([program(), KEY], stdout=subprocess.PIPE, text=True)
+def program():
+    """Finds a program by its variable, or where it is built."""
+    return lambda variable, built: os.environ.get(variable, str(TARGET / "debug" / built))
+
+
+@pytest.fixture(scope="session")
+def key():
+    return "sk-test"
+
+
+@pytest.fixture(scope="session")
+def retries():
+    """How often clients try again: the scripted server refuses on purpose."""
+    return 0
+
+
+@pytest.fixture(scope="session")
+def url(key, program):
+    command = [program("STRATA_SCRIPTED", "examples/scripted"), key]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         yield process.stdout.readline().strip()
     finally:
@@ -32,10 +44,10 @@ def url():
 
 
 @pytest.fixture
-def gpt(url):
-    return openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0)
+def gpt(url, key, retries):
+    return openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=retries)
 
 
 @pytest.fixture
-def claude(url):
-    return anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0)
+def claude(url, key, retries):
+    return anthropic.Anthropic(base_url=url, api_key=key, max_retries=retries)

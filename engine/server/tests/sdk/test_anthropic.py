@@ -70,7 +70,12 @@ def test_calls_and_the_way_back(claude, ask):
 
 
 def test_a_call_that_is_cut(claude):
-    cut = [final(claude, body("The weather?", tools=[WEATHER], max_tokens=limit)) for limit in range(1, 7)]
+    requests = [body("The weather?", tools=[WEATHER], max_tokens=limit) for limit in range(1, 7)]
+    cut = [final(claude, request) for request in requests]
+    inputs = [[block.input for block in message.content if block.type == "tool_use"] for message in cut]
+    at_once = [claude.messages.create(**request) for request in requests]
+    assert inputs == [[block.input for block in message.content if block.type == "tool_use"] for message in at_once]
+    assert all(input in ({}, {"city": "Paris"}, {"city": "Paris", "options": OPTIONS}) for each in inputs for input in each)
     assert {message.stop_reason for message in cut} == {"max_tokens"}
     # Before its name is known a call is nothing; afterwards it is there, however little of it was written.
     assert all("<tool_call>" not in text(message) for message in cut)

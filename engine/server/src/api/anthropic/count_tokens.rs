@@ -15,6 +15,6 @@ use serde_json::{Value, json};
 pub(crate) async fn handle(State(app): State<App>, Body(body): Body) -> Result<Json<Value>, ApiError> {
     let model = model(&app)?;
     let mut ask = request::read(&Fields::root(&body), &app, &model, true)?;
-    let prompt = blocking(move || render(&app, &model, &mut ask)).await?;
+    let prompt = blocking(move || render(&app, &model, &mut ask, None)).await?;
     Ok(Json(json!({"input_tokens": prompt.tokens.len()})))
 }

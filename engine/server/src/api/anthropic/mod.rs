@@ -2,6 +2,7 @@
 
 pub(crate) mod count_tokens;
 pub(crate) mod input;
+mod members;
 pub(crate) mod messages;
 pub(crate) mod request;
 pub(crate) mod stream;

@@ -1,5 +1,6 @@
 //! A message, piece by piece.
 
+use super::members::Members;
 use super::{SIGNATURE, stop_reason};
 use crate::App;
 use crate::api::answer::{Ending, Part};
@@ -28,12 +29,24 @@ pub(crate) struct MessageStream {
     open: Option<Block>,
     /// Blocks opened so far.
     blocks: usize,
+    /// Arguments of the open call.
+    members: Members,
     said: bool,
 }
 
 impl MessageStream {
     pub(crate) fn new(app: App, caller: Caller, id: String, model: String, prompt_tokens: usize) -> MessageStream {
-        MessageStream { app, caller, id, model, prompt_tokens, open: None, blocks: 0, said: false }
+        MessageStream {
+            app,
+            caller,
+            id,
+            model,
+            prompt_tokens,
+            open: None,
+            blocks: 0,
+            members: Members::default(),
+            said: false,
+        }
     }
 
     /// Opens a block, unless one of the kind is open and can go on.
@@ -51,6 +64,12 @@ impl MessageStream {
     fn delta(&self, delta: Value, out: &mut Out) {
         let index = self.blocks.saturating_sub(1);
         out.event("content_block_delta", &json!({"type": "content_block_delta", "index": index, "delta": delta}));
+    }
+
+    fn arguments(&self, json: &str, out: &mut Out) {
+        if !json.is_empty() {
+            self.delta(json!({"type": "input_json_delta", "partial_json": json}), out);
+        }
     }
 
     fn close(&mut self, out: &mut Out) {
@@ -105,8 +124,15 @@ impl Encoder for MessageStream {
                 let id = format!("toolu_{id}");
                 self.open(Block::Call, json!({"type": "tool_use", "id": id, "name": name, "input": {}}), out);
             }
-            Part::Arguments(json) => self.delta(json!({"type": "input_json_delta", "partial_json": json}), out),
-            Part::CallEnd => self.close(out),
+            Part::Arguments(json) => {
+                let whole = self.members.push(&json);
+                self.arguments(&whole, out);
+            }
+            Part::CallEnd => {
+                let rest = std::mem::take(&mut self.members).end();
+                self.arguments(rest, out);
+                self.close(out);
+            }
             Part::Done(ending) => self.done(&ending, out),
             Part::Progress { .. } | Part::Failed(_) => {}
         }

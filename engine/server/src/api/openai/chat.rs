@@ -3,38 +3,26 @@
 use super::chat_request::{ChatRequest, read};
 use super::chat_stream::ChatStream;
 use super::{finish_reason, logprobs};
-use crate::App;
-use crate::api::answer::{Item, Whole, collect};
-use crate::api::ask::{model, start};
-use crate::api::fields::Fields;
+use crate::api::answer::{Item, Whole};
+use crate::api::asked::Asked;
 use crate::api::usage;
-use crate::http::body::Body;
 use crate::http::errors::ApiError;
-use crate::http::security::Caller;
 use crate::ids::{id, now};
-use crate::sse;
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 /// Answers a chat, at once or as a stream.
-pub(crate) async fn handle(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
-    let known = model(&app)?;
-    let ChatRequest { ask, stream, include_usage, logprobs } = read(&Fields::root(&body), &app, &known)?;
-    let running = start(&app, &caller, known, ask).await?;
+pub(crate) async fn handle(asked: Asked) -> Result<Response, ApiError> {
+    let (ChatRequest { ask, include_usage, logprobs }, stream) = asked.read(read)?;
+    let running = asked.chat(ask).await?;
     let (id, created, model) = (id("chatcmpl-"), now(), running.model.id.clone());
     if stream {
-        let pace = sse::Pace::of(&app.options);
+        let (app, caller) = (running.app.clone(), running.caller.clone());
         let encoder = ChatStream { app, caller, id, created, model, include_usage, logprobs, calls: 0, said: false };
-        return Ok(sse::stream(running.events, running.assembler, encoder, pace));
+        return Ok(running.stream(encoder));
     }
-    let whole = collect(running.events, running.assembler).await?;
-    usage::log(&app, &caller, &whole.ending, whole.items.is_empty());
+    let whole = running.whole().await?;
     let logprobs = match logprobs {
         true => json!({"content": logprobs::chat(&whole.logprobs), "refusal": null}),
         false => Value::Null,

@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 /// A request, taken apart.
 pub(crate) struct ChatRequest {
     pub(crate) ask: Ask,
-    pub(crate) stream: bool,
     pub(crate) include_usage: bool,
     pub(crate) logprobs: bool,
 }
@@ -50,7 +49,6 @@ pub(crate) fn read(fields: &Fields<'_>, app: &App, model: &ModelInfo) -> Result<
         return Err(Refusal::param("top_logprobs", "top_logprobs needs logprobs to be true"));
     }
     params.logprobs = logprobs.then(|| top.unwrap_or(0) as usize);
-    let stream = fields.flag("stream")?.unwrap_or(false);
     let usage = match fields.object("stream_options")? {
         Some(options) => options.flag("include_usage")?.unwrap_or(false),
         None => false,
@@ -63,7 +61,7 @@ pub(crate) fn read(fields: &Fields<'_>, app: &App, model: &ModelInfo) -> Result<
         extra,
         params,
     };
-    Ok(ChatRequest { ask, stream, include_usage: usage, logprobs })
+    Ok(ChatRequest { ask, include_usage: usage, logprobs })
 }
 
 fn read_tools(fields: &Fields<'_>) -> Result<Tools, Refusal> {

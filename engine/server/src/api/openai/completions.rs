@@ -5,64 +5,47 @@
 
 use super::{error, finish_reason, logprobs};
 use crate::App;
-use crate::api::answer::{Assembler, Ending, Item, Part, collect};
-use crate::api::ask::{model, submit};
+use crate::api::answer::{Assembler, Ending, Item, Part};
+use crate::api::ask::{Prepared, request};
+use crate::api::asked::Asked;
 use crate::api::fields::{Fields, wrong};
 use crate::api::{sampling, usage};
 use crate::backend::{ModelInfo, Refusal};
-use crate::blocking::blocking;
-use crate::http::body::Body;
 use crate::http::errors::ApiError;
 use crate::http::security::Caller;
 use crate::ids::{id, now};
-use crate::sse::{self, Encoder, Out};
+use crate::sse::{Encoder, Out};
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use strata_runtime::{Prompt, TokenLogprob};
+use strata_runtime::{GenerateParams, Prompt, TokenLogprob};
 
 /// Tokens of an answer where a request does not say, as OpenAI has it.
 const MAX_TOKENS: usize = 16;
 
+/// What a request says besides the prompt.
+struct Asks {
+    params: GenerateParams,
+    include_usage: bool,
+    prompt: Value,
+}
+
 /// Continues a text.
-pub(crate) async fn handle(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
-    let known = model(&app)?;
-    let fields = Fields::root(&body);
-    for (name, value) in [("n", 1), ("best_of", 1)] {
-        fields.only(name, &[json!(value)], "one answer at a time is given")?;
-    }
-    fields.only("echo", &[json!(false)], "the prompt is not repeated")?;
-    fields.only("suffix", &[json!("")], "text cannot be put before a given end")?;
-    let mut params = sampling::params(&fields, &app.options, &known)?;
-    params.max_tokens = sampling::limit(&fields, &["max_tokens"])?.unwrap_or(MAX_TOKENS);
-    params.stop = sampling::stop(&fields, "stop", Some(4))?;
-    params.logprobs = fields.whole("logprobs", 0..=20)?.map(|n| n as usize);
+pub(crate) async fn handle(asked: Asked) -> Result<Response, ApiError> {
+    let (Asks { params, include_usage, prompt: text }, stream) = asked.read(read)?;
     let with_logprobs = params.logprobs.is_some();
-    let include_usage = match fields.object("stream_options")? {
-        Some(options) => options.flag("include_usage")?.unwrap_or(false),
-        None => false,
-    };
-    let stream = fields.flag("stream")?.unwrap_or(false);
-    let text = fields.need("prompt")?.clone();
-    let (to, from) = (app.clone(), caller.clone());
-    let running = blocking(move || {
-        let prompt = prompt(&to, &text, &known)?;
-        submit(&to, &from, known, prompt, params, Assembler::new(None))
+    let running = asked.queue(move |app, caller, model| {
+        let prompt = prompt(app, &text, model)?;
+        let request = request(caller, model, prompt, params)?;
+        Ok(Prepared { request, assembler: Assembler::new(None), constrained_by: None })
     });
     let running = running.await?;
     let form = Form { id: id("cmpl-"), created: now(), model: running.model.id.clone(), include_usage };
     if stream {
-        let pace = sse::Pace::of(&app.options);
-        let encoder = CompletionStream { app, caller, form, with_logprobs, chars: 0 };
-        return Ok(sse::stream(running.events, running.assembler, encoder, pace));
+        let (app, caller) = (running.app.clone(), running.caller.clone());
+        return Ok(running.stream(CompletionStream { app, caller, form, with_logprobs, chars: 0 }));
     }
-    let whole = collect(running.events, running.assembler).await?;
-    usage::log(&app, &caller, &whole.ending, whole.items.is_empty());
+    let whole = running.whole().await?;
     // Raw text knows no thinking; what was taken for it came first.
     let mut text = whole.thinking;
     for item in whole.items {
@@ -75,6 +58,23 @@ pub(crate) async fn handle(
     response["usage"] = usage::chat(&whole.ending);
     response["timings"] = usage::timings(&whole.ending);
     Ok(Json(response).into_response())
+}
+
+fn read(fields: &Fields<'_>, app: &App, model: &ModelInfo) -> Result<Asks, Refusal> {
+    for (name, value) in [("n", 1), ("best_of", 1)] {
+        fields.only(name, &[json!(value)], "one answer at a time is given")?;
+    }
+    fields.only("echo", &[json!(false)], "the prompt is not repeated")?;
+    fields.only("suffix", &[json!("")], "text cannot be put before a given end")?;
+    let mut params = sampling::params(fields, &app.options, model)?;
+    params.max_tokens = sampling::limit(fields, &["max_tokens"])?.unwrap_or(MAX_TOKENS);
+    params.stop = sampling::stop(fields, "stop", Some(4))?;
+    params.logprobs = fields.whole("logprobs", 0..=20)?.map(|n| n as usize);
+    let include_usage = match fields.object("stream_options")? {
+        Some(options) => options.flag("include_usage")?.unwrap_or(false),
+        None => false,
+    };
+    Ok(Asks { params, include_usage, prompt: fields.need("prompt")?.clone() })
 }
 
 /// A text, tokens, or a list of one of these.
@@ -91,7 +91,13 @@ fn prompt(app: &App, value: &Value, model: &ModelInfo) -> Result<Prompt, Refusal
         one => one,
     };
     let tokens = match one {
-        Value::String(text) => app.backend.tokenize(text, true)?,
+        Value::String(text) => {
+            let least = text.len() / model.longest_token.max(1);
+            if least >= model.context {
+                return Err(Refusal::too_long(least, model.context));
+            }
+            app.backend.tokenize(text, true)?
+        }
         Value::Array(items) => {
             let token = |v: &Value| v.as_u64().filter(|&t| t < model.vocab as u64).map(|t| t as u32);
             let tokens: Option<Vec<u32>> = items.iter().map(token).collect();

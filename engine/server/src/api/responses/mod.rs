@@ -7,37 +7,29 @@ pub(crate) mod request;
 pub(crate) mod stream;
 
 use super::answer::{Part, vanished};
-use super::ask::{Running, model, render, start};
+use super::ask::{model, render};
+use super::asked::{Asked, Running};
 use super::fields::Fields;
 use crate::App;
 use crate::backend::{Refusal, RefusalKind};
 use crate::blocking::blocking;
 use crate::http::body::Body;
 use crate::http::errors::ApiError;
-use crate::http::security::Caller;
-use crate::sse::{self, Encoder, Out};
+use crate::sse::{Encoder, Out};
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use stream::ResponseStream;
 
 /// Answers, at once or as a stream.
-pub(crate) async fn handle(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
-    let known = model(&app)?;
-    let fields = Fields::root(&body);
-    let stream = fields.flag("stream")?.unwrap_or(false);
-    let ask = request::read(&fields, &app, &known)?;
-    let form = request::form(&fields, &known, &ask);
-    let pace = sse::Pace::of(&app.options);
-    let running = start(&app, &caller, known, ask).await?;
-    let encoder = ResponseStream::new(app, caller, form);
+pub(crate) async fn handle(asked: Asked) -> Result<Response, ApiError> {
+    let (ask, stream) = asked.read(request::read)?;
+    let form = request::form(&asked.fields(), &asked.model, &ask);
+    let running = asked.chat(ask).await?;
+    let encoder = ResponseStream::new(running.app.clone(), running.caller.clone(), form);
     if stream {
-        return Ok(sse::stream(running.events, running.assembler, encoder, pace));
+        return Ok(running.stream(encoder));
     }
     Ok(Json(whole(running, encoder).await?).into_response())
 }
@@ -63,7 +55,7 @@ async fn whole(mut running: Running, mut encoder: ResponseStream) -> Result<Valu
 pub(crate) async fn input_tokens(State(app): State<App>, Body(body): Body) -> Result<Json<Value>, ApiError> {
     let model = model(&app)?;
     let mut ask = request::read(&Fields::root(&body), &app, &model)?;
-    let prompt = blocking(move || render(&app, &model, &mut ask)).await?;
+    let prompt = blocking(move || render(&app, &model, &mut ask, None)).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }
 

@@ -3,12 +3,12 @@
 use super::super::CALL;
 use super::super::typing::{Kinds, escaped, json, kinds, quoted};
 use super::{FUNCTION, PARAMETER, Parser, Piece, State, Step};
-use serde_json::Value;
 
 impl Parser {
     pub(super) fn begin_value(&mut self, key: &str, out: &mut Vec<Piece>) {
-        let schema = self.tools.iter().find(|t| t.name == self.function).map_or(&Value::Null, |t| &t.parameters);
-        let kinds = kinds(schema, key);
+        let tool = self.tools.iter().find(|t| t.name == self.function);
+        let kinds =
+            tool.map_or(Kinds::ANY, |t| t.parameter(key).map_or(Kinds::ANY, |schema| kinds(schema, &t.parameters)));
         let comma = if self.parameters > 0 { "," } else { "" };
         let quote = if kinds.only_string() { "\"" } else { "" };
         self.show(Piece::Arguments(format!("{comma}{}:{quote}", quoted(key))), out);

@@ -1,6 +1,8 @@
 """The built-in model through the official clients, against the real program."""
 
+import datetime
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -9,7 +11,6 @@ import anthropic
 import httpx2
 import openai
 import pytest
-from conftest import KEY, Server
 from pydantic import BaseModel
 
 PARIS = "The capital of France is Paris."
@@ -32,9 +33,9 @@ class Person(BaseModel):
     city: str
 
 
-def status(url, body=None):
+def status(url, key, body=None):
     """Status and body of a plain request."""
-    request = urllib.request.Request(url, body, {"authorization": f"Bearer {KEY}"})
+    request = urllib.request.Request(url, body, {"authorization": f"Bearer {key}"})
     try:
         with urllib.request.urlopen(request) as reply:
             return reply.status, reply.read()
@@ -46,10 +47,10 @@ def ask(client, text, **more):
     return client.chat.completions.create(model="nano", messages=[{"role": "user", "content": text}], temperature=0, **more)
 
 
-def test_ready_soon(url):
+def test_ready_soon(url, key):
     # The clients retry while the model is loaded; this one asks for itself.
     for _ in range(100):
-        if status(f"{url}/ready")[0] == 200:
+        if status(f"{url}/ready", key)[0] == 200:
             return
         time.sleep(0.05)
     raise AssertionError("not ready after 5 s")
@@ -124,6 +125,39 @@ def test_a_tool_that_is_required(gpt):
         assert call.function.name in ("get_weather", "set_timer")
         assert choice == "required" or call.function.name == "set_timer"
         assert isinstance(json.loads(call.function.arguments), dict)
+
+
+def test_values_of_a_required_call_are_held_to_their_schema(gpt):
+    properties = {
+        "city": {"$ref": "#/$defs/City"}, "code": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]+$", "maxLength": 8},
+        "day": {"type": "string", "format": "date"}, "unit": {"anyOf": [{"const": "C"}, {"type": "null"}]},
+    }
+    parameters = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
+                  "$defs": {"City": {"type": "string", "enum": ["Rome", "Oslo"]}}}
+    tool = {"type": "function", "function": {"name": "book", "strict": True, "parameters": parameters}}
+    for seed in range(4):
+        whole = gpt.chat.completions.create(
+            model="nano", messages=ASKED, tools=[tool], tool_choice="required", temperature=1.5, seed=seed, max_tokens=400,
+        )
+        assert whole.choices[0].finish_reason == "tool_calls"
+        values = json.loads(whole.choices[0].message.tool_calls[0].function.arguments)
+        assert values["city"] in ("Rome", "Oslo") and values["unit"] in ("C", None), values
+        assert re.fullmatch("[A-Z]{3}-[0-9]+", values["code"]) and len(values["code"]) <= 8, values
+        datetime.date.fromisoformat(values["day"])
+
+
+def test_schemas_that_cannot_be_enforced(gpt):
+    tool = {"type": "function", "function": {"name": "book", "strict": True, "parameters": {
+        "type": "object", "properties": {"code": {"type": "string", "pattern": "(?=a)"}}}}}
+    with pytest.raises(openai.BadRequestError) as bad:
+        ask(gpt, QUESTION, tools=[tool], tool_choice="required")
+    assert bad.value.param == "tools" and '"book"' in bad.value.message and '"code"' in bad.value.message
+    tool["function"]["strict"] = False
+    assert ask(gpt, QUESTION, tools=[tool], tool_choice="required", max_tokens=200).choices[0].message.tool_calls
+    endless = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"$ref": "#"}}}
+    with pytest.raises(openai.BadRequestError) as bad:
+        ask(gpt, QUESTION, response_format=endless)
+    assert bad.value.param == "response_format"
 
 
 def test_structured_output(gpt):
@@ -219,7 +253,7 @@ def test_a_second_turn_reads_only_what_is_new(gpt):
     assert usage.prompt_tokens_details.cached_tokens >= known - 8
 
 
-def test_errors_are_those_of_the_clients(url, gpt, claude):
+def test_errors_are_those_of_the_clients(url, key, gpt, claude):
     with pytest.raises(openai.AuthenticationError):
         openai.OpenAI(base_url=f"{url}/v1", api_key="wrong").models.list()
     with pytest.raises(anthropic.AuthenticationError):
@@ -233,7 +267,7 @@ def test_errors_are_those_of_the_clients(url, gpt, claude):
     assert "8192" in long.value.message
     with pytest.raises(anthropic.BadRequestError):
         claude.messages.create(model="nano", max_tokens=1, messages=[])
-    code, body = status(f"{url}/v1/chat/completions", b"{nonsense")
+    code, body = status(f"{url}/v1/chat/completions", key, b"{nonsense")
     assert code == 400 and "error" in json.loads(body)
 
 
@@ -242,11 +276,11 @@ def test_models(gpt, claude):
     assert [model.id for model in claude.models.list()] == ["nano"]
 
 
-def test_a_server_that_is_killed_is_no_end_of_an_answer():
+def test_a_server_that_is_killed_is_no_end_of_an_answer(start, key):
     for stream in ["chat", "messages"]:
-        server = Server()
-        gpt = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY)
-        claude = anthropic.Anthropic(base_url=server.url, api_key=KEY)
+        process, url = start()
+        gpt = openai.OpenAI(base_url=f"{url}/v1", api_key=key)
+        claude = anthropic.Anthropic(base_url=url, api_key=key)
         story = [{"role": "user", "content": "Tell me a story about a fox and a hill, as long as you can."}]
         # The clients wait until it is loaded.
         ask(gpt, "Hello", max_tokens=1)
@@ -257,6 +291,6 @@ def test_a_server_that_is_killed_is_no_end_of_an_answer():
                 events = claude.messages.create(model="nano", max_tokens=2000, messages=story, stream=True)
             for number, _ in enumerate(events):
                 if number == 2:
-                    server.process.kill()
+                    process.kill()
             raise AssertionError("the answer looks as if it were whole")
-        server.process.communicate()
+        process.communicate()
