@@ -18,6 +18,7 @@
 //! | `GET /v1/events` | the same once a second, as server-sent events |
 //! | `GET /metrics` | the same for Prometheus |
 //! | `GET /web/` | pages for people: chat and monitor; `/` leads there |
+//! | `/mcp` | the [Model Context Protocol](mcp), where [`Options::mcp`] is set |
 //!
 //! # What clients may expect
 //!
@@ -40,15 +41,19 @@ mod blocking;
 pub mod engine;
 mod http;
 mod ids;
+pub mod mcp;
 mod options;
 pub mod scripted;
 mod sse;
+mod switch;
 mod thinking;
 mod tools;
 mod web;
 
 pub use options::{Log, Options};
+pub use switch::{Defaults, Now, Switch};
 
+use axum::extract::FromRef;
 use backend::Backend;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -56,28 +61,60 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// How often a server that is to stop looks whether anything is still answered, and how often it must see nothing.
 const LOOK: Duration = Duration::from_millis(100);
 const QUIET: u32 = 5;
 
-/// What every handler has.
+/// What every handler has: what answers, from the request's begin to its end.
 #[derive(Clone)]
 pub(crate) struct App {
     backend: Arc<dyn Backend>,
     options: Arc<Options>,
+}
+
+/// What the server has from its start to its end.
+#[derive(Clone)]
+pub(crate) struct Root {
+    backend: Arc<dyn Backend>,
+    options: Arc<Options>,
     /// Whether the server is to stop.
     stopping: watch::Receiver<bool>,
+    /// Is cancelled when the server has ended, for what goes on beside its connections.
+    ended: CancellationToken,
+}
+
+impl Root {
+    /// What a request has that begins now.
+    pub(crate) fn app(&self) -> App {
+        match self.backend.now() {
+            Some(Now { backend, defaults }) => App { backend, options: Arc::new(self.options.with(&defaults)) },
+            None => App { backend: Arc::clone(&self.backend), options: Arc::clone(&self.options) },
+        }
+    }
+}
+
+impl FromRef<Root> for App {
+    fn from_ref(root: &Root) -> App {
+        root.app()
+    }
 }
 
 /// The server as a service. Connections have to bring their address (`into_make_service_with_connect_info`), by which
 /// clients without a key are told apart.
 pub fn router(backend: Arc<dyn Backend>, options: Options) -> axum::Router {
-    assemble(backend, options, watch::channel(false).1)
+    assemble(backend, options, watch::channel(false).1, CancellationToken::new())
 }
 
-fn assemble(backend: Arc<dyn Backend>, options: Options, stopping: watch::Receiver<bool>) -> axum::Router {
-    http::router(App { backend, options: Arc::new(options), stopping })
+fn assemble(
+    backend: Arc<dyn Backend>,
+    mut options: Options,
+    stopping: watch::Receiver<bool>,
+    ended: CancellationToken,
+) -> axum::Router {
+    let routes = std::mem::take(&mut options.routes);
+    http::router(Root { backend, options: Arc::new(options), stopping, ended }, routes)
 }
 
 /// Serves until `stop` is ready, and then until running answers ended or [`Options::grace`] is over, whichever comes first.
@@ -93,7 +130,10 @@ pub async fn serve(
     let grace = options.grace;
     let (stopping, mut stopped) = watch::channel(false);
     let busy = Arc::clone(&backend);
-    let service = assemble(backend, options, stopped.clone()).into_make_service_with_connect_info::<SocketAddr>();
+    let ended = CancellationToken::new();
+    let service = assemble(backend, options, stopped.clone(), ended.clone());
+    let service = service.into_make_service_with_connect_info::<SocketAddr>();
+    let _ends = ended.drop_guard();
     let signal = async move {
         stop.await;
         stopping.send_replace(true);

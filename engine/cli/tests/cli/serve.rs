@@ -7,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A server that is ended with the test.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    address: String,
+    pub(crate) address: String,
     greeting: String,
 }
 
 impl Server {
-    fn start(args: &[&str]) -> Server {
+    pub(crate) fn start(args: &[&str]) -> Server {
         let mut command = strata(&[&["serve", "--port", "0"], args].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -33,7 +33,7 @@ impl Server {
         server
     }
 
-    fn send(&self, request: &str) -> String {
+    pub(crate) fn send(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -42,7 +42,7 @@ impl Server {
         reply
     }
 
-    fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         self.send(&format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address))
     }
 
@@ -53,8 +53,13 @@ impl Server {
     }
 
     /// Tells it to end; returns its exit code and what it said.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(self) -> (Option<i32>, String) {
         assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
+        self.wait()
+    }
+
+    /// Waits for its end; returns its exit code and what it said.
+    pub(crate) fn wait(mut self) -> (Option<i32>, String) {
         let since = Instant::now();
         let code = loop {
             if let Some(status) = self.child.try_wait().unwrap() {

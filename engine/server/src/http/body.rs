@@ -5,7 +5,7 @@ use crate::App;
 use crate::backend::{Refusal, RefusalKind};
 use crate::blocking::blocking;
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
 use axum::response::IntoResponse;
@@ -19,10 +19,14 @@ const LARGE: usize = 256 << 10;
 /// The JSON object that is a request's body. Its content type does not matter: several clients do not set it.
 pub(crate) struct Body(pub(crate) Map<String, Value>);
 
-impl FromRequest<App> for Body {
+impl<S: Send + Sync> FromRequest<S> for Body
+where
+    App: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let app = App::from_ref(state);
         let too_large = || {
             let limit = app.options.body_limit;
             let message = format!("the body is larger than {limit} bytes, which is all that the server takes");
@@ -34,11 +38,12 @@ impl FromRequest<App> for Body {
         if said.is_some_and(|said| said > app.options.body_limit as u64) {
             return Err(too_large());
         }
-        let bytes =
-            Bytes::from_request(request, app).await.map_err(|rejection| match rejection.into_response().status() {
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            match rejection.into_response().status() {
                 StatusCode::PAYLOAD_TOO_LARGE => too_large(),
                 _ => ApiError::new(StatusCode::BAD_REQUEST, "the body broke off or was sent in bad chunks"),
-            })?;
+            }
+        })?;
         if bytes.len() < LARGE {
             return Ok(Body(object(&bytes)?));
         }
