@@ -332,6 +332,18 @@ fn clients_of_the_newest_version_need_no_session() {
 }
 
 #[test]
+fn sessions_are_bounded_and_come_free() {
+    let (server, _) = start(hello(), Rights::ALL, |_| ());
+    let sessions: Vec<Session<'_>> = (0..1000).map(|_| Session::of(&server)).collect();
+    let refused = post(&server, &[], &initialize());
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &json!("too_many_sessions")));
+    assert_eq!(sessions[999].call("status", json!({}))["isError"], false);
+    let headers = [&STARTS[..], &[("Mcp-Session-Id", &sessions[0].id)]].concat();
+    assert!(server.send("DELETE", "/mcp", &headers, b"").status < 300);
+    assert_eq!(post(&server, &[], &initialize()).status, 200);
+}
+
+#[test]
 fn an_open_stream_does_not_keep_the_server_from_ending() {
     let (mut server, _) = start(hello(), Rights::ALL, |_| ());
     let id = Session::of(&server).id;

@@ -50,8 +50,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
         let served =
             strata_server::mcp::serve(stdin, stdout, host.switch(), control, options, told_to_end(cancel)).await;
-        // That nothing is served is as well.
-        let _ = host.stop_serving(true).await;
+        host.leave().await;
         served
     });
     let ended = host.end(grace);

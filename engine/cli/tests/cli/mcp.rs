@@ -228,15 +228,13 @@ fn models_are_listed_and_one_takes_the_place_of_another() {
         (path(&dir.path().join("torn.gguf")), "torn.gguf"),
         (path(&dir.path().join("gone.gguf")), "gone.gguf"),
         (json!(""), "answers as before"),
+        // What is wrong with this one is its tokenizer.
+        (path(&tiny()), "tokenizer.ggml.merges"),
     ] {
         let said = client.refused("load_model", json!({"model": bad}));
         assert!(said.contains(want) && said.contains("answers as before") && said.lines().count() == 1, "{said}");
         assert_eq!(client.does("run_prompt", asked.clone())["model"], name);
     }
-    // A model without a chat template cannot be asked, and can be replaced.
-    client.does("load_model", json!({"model": path(&tiny())}));
-    let said = client.refused("run_prompt", asked.clone());
-    assert!(said.contains("template"), "{said}");
     let loaded = client.does("load_model", json!({"model": "nano"}));
     assert_eq!(loaded["model"], "nano");
     assert!(client.does("run_prompt", sum)["thinking"].is_null());
@@ -319,6 +317,33 @@ fn an_experiment_is_run_by_the_laboratory() {
         let said = client.refused("run_experiment", json!({"name": name}));
         assert!(said.ends_with("there are: 001-good, 002-bad"), "{said}");
     }
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_experiment() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let lab = laboratory(&root);
+    std::fs::write(&lab, "#!/bin/sh\necho $$ > pid.part\nmv pid.part pid\nexec sleep 600\n").unwrap();
+    let mut command = strata(&["mcp", "--lab", lab.to_str().unwrap()]);
+    command.current_dir(&root);
+    let mut client = Client::spawn(command);
+    client.begin("tools/call", json!({"name": "run_experiment", "arguments": {"name": "001"}}));
+    let since = Instant::now();
+    let pid = loop {
+        if let Ok(pid) = std::fs::read_to_string(root.join("pid")) {
+            break pid;
+        }
+        assert!(since.elapsed() < LONG, "it is not started");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let said = client.refused("run_experiment", json!({"name": "002"}));
+    assert!(said.starts_with("an experiment runs already"), "{said}");
+    assert_eq!(client.leave().0, Some(0));
+    // One that nobody has buried yet is dead as well.
+    let stat = Command::new("ps").args(["-o", "stat=", "-p", pid.trim()]).output().unwrap();
+    let stat = String::from_utf8(stat.stdout).unwrap();
+    assert!(stat.trim().is_empty() || stat.starts_with('Z'), "{pid} runs on: {stat}");
 }
 
 #[test]

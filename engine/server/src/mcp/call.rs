@@ -5,8 +5,7 @@ use super::desk::{Desk, Via};
 use super::progress::Progress;
 use crate::App;
 use crate::api::ask::model;
-use crate::backend::State;
-use crate::backend::{Refusal, RefusalKind};
+use crate::backend::{Refusal, RefusalKind, State};
 use crate::blocking::blocking;
 use crate::http::security::Caller;
 use rmcp::model::JsonObject;
@@ -56,18 +55,23 @@ impl Call {
     /// # Errors
     /// It cannot be loaded, or takes no requests.
     pub(super) async fn ready(&mut self) -> Result<App, String> {
-        let control = self.control();
-        let begin = move || control.begin().map_err(|why| Refusal::new(RefusalKind::Engine, why));
-        blocking(begin).await.map_err(|refusal| refusal.message)?;
         loop {
             let app = self.desk.root.app();
             match app.backend.state() {
                 State::Ready => return Ok(app),
+                // Somebody else may be about to load one, so it is looked again.
+                State::Empty => {
+                    let control = self.control();
+                    let begin = move || control.begin().map_err(|why| Refusal::new(RefusalKind::Engine, why));
+                    blocking(begin).await.map_err(|refusal| refusal.message)?;
+                }
                 State::Loading { share } => {
                     let text = format!("loading the model: {:.0} %", share * 100.0);
                     self.progress.tell(share.into(), None, &text).await;
                 }
-                _ => return model(&app).map(|_| app).map_err(|refusal| refusal.message),
+                State::Failed(_) | State::Stopping => {
+                    return model(&app).map(|_| app).map_err(|refusal| refusal.message);
+                }
             }
             tokio::time::sleep(LOOK).await;
         }

@@ -7,11 +7,15 @@ use crate::builtin;
 use crate::exit::sentence;
 use crate::output::note;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use strata_gguf::{ModelFiles, models_in};
 use strata_server::Options;
 use strata_server::mcp::Control;
 use strata_server::mcp::control::{Ended, Experiment, Later, Loaded, Model, Models, Serving, Start, Stopped, Told};
 use tokio::sync::watch;
+
+/// Longer than killing a program takes.
+const SOON: Duration = Duration::from_secs(5);
 
 impl Control for Host {
     fn begin(&self) -> Result<(), String> {
@@ -89,11 +93,18 @@ impl Host {
         Ok(Serving { url, already: false, key_needed })
     }
 
+    /// Ends what clients began besides models, once there are none any more.
+    pub(crate) async fn leave(&self) {
+        // That nothing is served is as well.
+        let _ = self.stop_serving(true).await;
+        let _ = tokio::time::timeout(SOON, self.inner().lab.idle()).await;
+    }
+
     /// Ends what is served over HTTP; waits for that only if `wait` is set.
     ///
     /// # Errors
     /// Nothing is, as a sentence.
-    pub(crate) async fn stop_serving(&self, wait: bool) -> Result<Stopped, String> {
+    async fn stop_serving(&self, wait: bool) -> Result<Stopped, String> {
         let _alone = self.inner().moving.lock().await;
         let place = self.place().take();
         let Some(Place { url, stop, task }) = place else { return Err("nothing is served over HTTP".to_owned()) };

@@ -83,6 +83,11 @@ impl Lab {
         })
     }
 
+    /// Waits until no program runs, which is soon after what ran one was dropped.
+    pub(super) async fn idle(&self) {
+        drop(self.running.lock().await);
+    }
+
     fn program(&self) -> Result<PathBuf, String> {
         if let Some(named) = &self.named {
             let there = named.is_file().then(|| named.clone());
