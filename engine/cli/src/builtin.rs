@@ -19,6 +19,11 @@ pub(crate) const NAME: &str = "nano";
 /// What messages call it.
 const TITLE: &str = "nano (built in)";
 
+/// Bytes of its file.
+pub(crate) fn bytes() -> u64 {
+    NANO.0.len() as u64
+}
+
 /// Opens the model at a path, or the built-in one when there is no path or it is [`NAME`].
 pub(crate) fn open_model(path: Option<&Path>) -> Result<Gguf> {
     match path {

@@ -93,7 +93,7 @@ fn crates_use_only_what_their_layer_may() {
 fn slow_and_wide_crates_stay_in_their_place() {
     let homes: &[(&[&str], &[&str])] = &[
         (&["polars", "parquet", "arrow", "plotters"], &["strata-report"]),
-        (&["tokio", "axum", "hyper"], &["strata-server", "strata"]),
+        (&["tokio", "axum", "hyper", "rmcp"], &["strata-server", "strata"]),
         (&["clap"], &["strata", "strata-report"]),
         (&["criterion"], &["strata"]),
         (&["cudarc"], &["strata-cuda"]),

@@ -347,6 +347,8 @@ pub static KNOBS: &[&Knob] = &[
     &GRACE,
     &STUCK,
     &TRACE,
+    &MCP,
+    &LAB,
 ];
 
 /// The knob with this TOML key.

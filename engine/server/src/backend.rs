@@ -4,6 +4,7 @@
 //! parameters; its answer comes back as events through a channel. Who drops the receiver of that channel has cancelled
 //! the request.
 
+use crate::switch::Now;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -51,11 +52,19 @@ pub trait Backend: Send + Sync + 'static {
 
     /// How things stand.
     fn status(&self) -> Status;
+
+    /// What answers requests that begin now, where another backend can be put in its place; `None` where this one always
+    /// answers. A request keeps to the one that it began with, since tokens of one model mean nothing to another.
+    fn now(&self) -> Option<Now> {
+        None
+    }
 }
 
 /// Whether a backend can answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum State {
+    /// No model is loaded, and none is being loaded.
+    Empty,
     /// The model is being loaded.
     Loading {
         /// How much of it is, from 0 to 1.

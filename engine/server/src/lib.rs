@@ -18,6 +18,7 @@
 //! | `GET /v1/events` | the same once a second, as server-sent events |
 //! | `GET /metrics` | the same for Prometheus |
 //! | `GET /web/` | pages for people: chat and monitor; `/` leads there |
+//! | `/mcp` | the [Model Context Protocol](mcp), where [`Options::mcp`] is set |
 //!
 //! # What clients may expect
 //!
@@ -49,15 +50,19 @@ mod blocking;
 pub mod engine;
 mod http;
 mod ids;
+pub mod mcp;
 mod options;
 pub mod scripted;
 mod sse;
+mod switch;
 mod thinking;
 mod tools;
 mod web;
 
 pub use options::{Limits, Log, Options};
+pub use switch::{Defaults, Now, Switch};
 
+use axum::extract::FromRef;
 use backend::Backend;
 use http::connections::Connections;
 use std::future::Future;
@@ -65,30 +70,72 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// How often a server that is to stop looks whether anything is still answered, and how often it must see nothing.
 const LOOK: Duration = Duration::from_millis(100);
 const QUIET: u32 = 5;
 
-/// What every handler has.
+/// What every handler has: what answers, from the request's begin to its end.
 #[derive(Clone)]
 pub(crate) struct App {
     backend: Arc<dyn Backend>,
     options: Arc<Options>,
     connections: Arc<Connections>,
+}
+
+/// What the server has from its start to its end.
+#[derive(Clone)]
+pub(crate) struct Root {
+    backend: Arc<dyn Backend>,
+    options: Arc<Options>,
+    connections: Arc<Connections>,
     /// Whether the server is to stop.
     stopping: watch::Receiver<bool>,
+    /// Is cancelled when the server has ended, for what goes on beside its connections.
+    ended: CancellationToken,
+}
+
+impl Root {
+    /// What a request has that begins now.
+    pub(crate) fn app(&self) -> App {
+        match self.backend.now() {
+            Some(Now { backend, defaults }) => App {
+                backend,
+                options: Arc::new(self.options.with(&defaults)),
+                connections: Arc::clone(&self.connections),
+            },
+            None => App {
+                backend: Arc::clone(&self.backend),
+                options: Arc::clone(&self.options),
+                connections: Arc::clone(&self.connections),
+            },
+        }
+    }
+}
+
+impl FromRef<Root> for App {
+    fn from_ref(root: &Root) -> App {
+        root.app()
+    }
 }
 
 /// The server as a service. Connections have to bring their address (`into_make_service_with_connect_info`), by which
 /// clients without a key are told apart.
 pub fn router(backend: Arc<dyn Backend>, options: Options) -> axum::Router {
-    http::router(app(backend, options, watch::channel(false).1))
+    let connections = Arc::new(Connections::new(options.limits, options.log.clone()));
+    assemble(backend, options, connections, watch::channel(false).1, CancellationToken::new())
 }
 
-fn app(backend: Arc<dyn Backend>, options: Options, stopping: watch::Receiver<bool>) -> App {
-    let connections = Arc::new(Connections::new(options.limits, options.log.clone()));
-    App { backend, options: Arc::new(options), connections, stopping }
+fn assemble(
+    backend: Arc<dyn Backend>,
+    mut options: Options,
+    connections: Arc<Connections>,
+    stopping: watch::Receiver<bool>,
+    ended: CancellationToken,
+) -> axum::Router {
+    let routes = std::mem::take(&mut options.routes);
+    http::router(Root { backend, options: Arc::new(options), connections, stopping, ended }, routes)
 }
 
 /// Serves until `stop` is ready, and then until running answers ended or [`Options::grace`] is over, whichever comes first.
@@ -104,15 +151,17 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let grace = options.grace;
     let (stopping, stopped) = watch::channel(false);
-    let app = app(Arc::clone(&backend), options, stopped.clone());
-    let connections = Arc::clone(&app.connections);
+    let connections = Arc::new(Connections::new(options.limits, options.log.clone()));
+    let ended = CancellationToken::new();
+    let router = assemble(Arc::clone(&backend), options, Arc::clone(&connections), stopped.clone(), ended.clone());
+    let _ends = ended.drop_guard();
     let ending = async {
         stop.await;
         stopping.send_replace(true);
         let _ = tokio::time::timeout(grace, idle(&*backend)).await;
     };
     tokio::select! {
-        ended = connections.serve(listener, http::router(app), stopped) => ended,
+        ended = connections.serve(listener, router, stopped) => ended,
         () = ending => Ok(()),
     }
 }

@@ -1,5 +1,7 @@
 //! What a server is told besides its address.
 
+use crate::mcp::Mcp;
+use crate::switch::Defaults;
 use axum::Router;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +34,8 @@ pub struct Options {
     pub name: String,
     /// Where lines for the log go.
     pub log: Log,
+    /// What clients of the Model Context Protocol may do at `/mcp`; without it there is no such path.
+    pub mcp: Option<Mcp>,
     /// Further paths, which get the same checks as the server's own.
     pub routes: Router,
 }
@@ -51,6 +55,7 @@ impl Default for Options {
             think: None,
             name: "strata".to_owned(),
             log: Log::none(),
+            mcp: None,
             routes: Router::new(),
         }
     }
@@ -82,6 +87,14 @@ impl Default for Limits {
             unread: Duration::from_secs(60),
             waiting: 1 << 14,
         }
+    }
+}
+
+impl Options {
+    /// The same options for another model.
+    pub(crate) fn with(&self, defaults: &Defaults) -> Options {
+        let Defaults { sampling, max_tokens, think, name } = defaults.clone();
+        Options { sampling, max_tokens, think, name, ..self.clone() }
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod inspect;
 pub(crate) mod list;
+pub(crate) mod mcp;
 pub(crate) mod pack;
 pub(crate) mod run;
 pub(crate) mod serve;
@@ -25,6 +26,7 @@ pub(crate) struct Verb {
 pub(crate) const ALL: &[Verb] = &[
     Verb { name: "run", command: run::command, run: run::run },
     Verb { name: "serve", command: serve::command, run: serve::run },
+    Verb { name: "mcp", command: mcp::command, run: mcp::run },
     Verb { name: "list", command: list::command, run: list::run },
     Verb { name: "inspect", command: inspect::command, run: inspect::run },
     Verb { name: "check", command: check::command, run: check::run },

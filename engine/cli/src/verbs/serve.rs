@@ -1,14 +1,21 @@
 //! `strata serve`: the model over HTTP.
 
 mod address;
+mod control;
+pub(super) mod host;
+mod lab;
+mod model;
 mod record;
+mod room;
 
 use crate::output::{self, note};
-use crate::recording::{self, Target};
+use crate::recording::Target;
 use crate::{builtin, flags, interrupt, load};
 use address::Address;
 use anyhow::{Context, Result};
 use clap::{ArgMatches, Command};
+use host::Host;
+use model::Model;
 use record::Recorder;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,40 +65,47 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let settings = flags::settings(matches, None)?;
     load::isa(&settings)?;
     let address = Address::of(&settings.server)?;
-    let target = settings.server.trace.as_deref().map(record::target).transpose()?;
-    let idle_cache = recording::check_cache(&settings, target.is_some())?;
-    let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
-    let settings = flags::settings(matches, Some(&gguf))?;
-    settings.said_of_results().iter().for_each(|line| note(line));
-    let warnings = settings.warnings().iter().map(String::as_str).chain(idle_cache);
-    warnings.for_each(|w| note(&format!("warning: {w}")));
+    let host = Host::new(matches.clone(), settings);
+    let opened = host.open(None)?;
+    let settings = opened.settings.clone();
+    opened.notes().iter().for_each(|line| note(line));
 
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(HTTP_THREADS)
-        .thread_name("http")
-        .enable_all()
-        .build()
-        .context("cannot start the threads of the server")?;
+    let runtime = runtime()?;
     let listener = runtime.block_on(address.listen())?;
     let cancel = interrupt::handler()?;
-    let name = name(&settings, &gguf);
-    let options = options(&settings, &name);
+    let name = opened.name.clone();
+    let options = Options { mcp: host.mcp(&address), ..options(&settings, &name) };
     let grace = options.grace;
-    let recorder = Recorder::default();
-    let backend = Arc::new(start(gguf, settings.clone(), name.clone(), target, recorder.clone())?);
+    host.put(Model::start(opened)?);
     output::emit(&address.greeting(&listener, &name, &settings.server)?)?;
 
-    let serving = strata_server::serve(listener, Arc::clone(&backend) as _, options, told_to_end(cancel));
+    let stopped = host.served_at(Address::url(&listener)?);
+    let told = async move {
+        tokio::select! {
+            () = told_to_end(cancel) => {}
+            () = stopped => note("ending, as a client asked: running answers may finish"),
+        }
+    };
+    let serving = strata_server::serve(listener, host.switch(), options, told);
     let served = runtime.block_on(serving);
-    backend.shutdown(grace);
-    recorder.finish()?;
+    host.end(grace)?;
     served.context("cannot serve any longer")?;
     note("ended");
     Ok(())
 }
 
+/// What requests are read and answered on.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(HTTP_THREADS)
+        .thread_name("http")
+        .enable_all()
+        .build()
+        .context("cannot start the threads of the server")
+}
+
 /// Is ready once the program was told to end.
-async fn told_to_end(cancel: &'static AtomicBool) {
+pub(super) async fn told_to_end(cancel: &'static AtomicBool) {
     while !cancel.load(Ordering::SeqCst) {
         tokio::time::sleep(LOOK).await;
     }
@@ -113,7 +127,8 @@ fn file_stem(path: &str) -> String {
     std::path::Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or(path).to_owned()
 }
 
-fn options(settings: &Settings, name: &str) -> Options {
+/// How the server behaves.
+pub(super) fn options(settings: &Settings, name: &str) -> Options {
     let s = &settings.server;
     Options {
         keys: s.api_keys.clone(),

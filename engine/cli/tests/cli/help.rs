@@ -6,10 +6,11 @@ use std::path::Path;
 #[test]
 fn help_texts_are_as_committed() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let verbs: [(&str, &[&str]); 23] = [
+    let verbs: [(&str, &[&str]); 24] = [
         ("strata", &[]),
         ("run", &["run"]),
         ("serve", &["serve"]),
+        ("mcp", &["mcp"]),
         ("list", &["list"]),
         ("inspect", &["inspect"]),
         ("check", &["check"]),

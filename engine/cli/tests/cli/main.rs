@@ -9,6 +9,10 @@ mod config;
 mod help;
 mod inspect;
 mod list;
+#[cfg(unix)]
+mod mcp;
+#[cfg(unix)]
+mod mcp_http;
 mod pack;
 mod run;
 #[cfg(unix)]

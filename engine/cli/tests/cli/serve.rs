@@ -12,7 +12,7 @@ pub(crate) struct Server {
     child: Child,
     /// Reads what it says, so that it need not wait for that.
     said: Option<JoinHandle<String>>,
-    address: String,
+    pub(crate) address: String,
     greeting: String,
 }
 
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    fn send(&self, request: &str) -> String {
+    pub(crate) fn send(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -91,8 +91,13 @@ impl Server {
     }
 
     /// Tells it to end; returns its exit code and what it said.
-    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(self) -> (Option<i32>, String) {
         assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
+        self.wait()
+    }
+
+    /// Waits for its end; returns its exit code and what it said.
+    pub(crate) fn wait(mut self) -> (Option<i32>, String) {
         let since = Instant::now();
         let code = loop {
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -153,3 +153,27 @@ pub static TRACE: Knob = Knob {
     unset: Some("nothing is recorded"),
     ..OURS
 };
+
+/// `server.mcp`
+pub static MCP: Knob = Knob {
+    key: "server.mcp",
+    flag: "mcp",
+    env: "STRATA_MCP",
+    kind: Kind::Choice(&["off", "on", "all"]),
+    help: "The Model Context Protocol at /mcp; all = with experiments, which start a program",
+    long_help: "With `on`, whoever may ask may also list and load models and stop the server. Experiments start a program, so \
+                they are run for clients only where `all` asks for it; `strata mcp` runs them for the client that started \
+                it. A server that others reach without a key (--insecure) only answers there and says how it does.",
+    ..OURS
+};
+
+/// `server.lab`
+pub static LAB: Knob = Knob {
+    key: "server.lab",
+    flag: "lab",
+    env: "STRATA_LAB",
+    kind: Kind::Path,
+    help: "The program that runs experiments for clients of the Model Context Protocol",
+    unset: Some("strata-lab beside this program, or in PATH"),
+    ..OURS
+};

@@ -35,6 +35,10 @@ pub struct Server {
     pub stuck: usize,
     /// The folder for traces; `None` = nothing is recorded.
     pub trace: Option<PathBuf>,
+    /// `off`, `on`, or `all`, which lets clients run experiments.
+    pub mcp: String,
+    /// The program that runs experiments; `None` = the one that is found.
+    pub lab: Option<PathBuf>,
 }
 
 impl Server {
@@ -58,6 +62,8 @@ impl Server {
             grace: values.int(&GRACE)?,
             stuck: values.int(&STUCK)?,
             trace: values.get(&TRACE).and_then(Value::as_path).map(Into::into),
+            mcp: values.text(&MCP)?,
+            lab: values.get(&LAB).and_then(Value::as_path).map(Into::into),
         })
     }
 }
@@ -73,7 +79,7 @@ mod tests {
             "x.toml",
             "[server]\nhost = '::'\nport = 1\napi_key = 'a, b,'\ninsecure = true\nallow_host = 'c'\n\
              allow_origin = 'http://d,http://e'\nmodel_name = 'f'\nparallel = 2\nqueue = 3\nbody_limit = 4\ngrace = 5\n\
-             stuck = 6\ntrace = 'g'\n",
+             stuck = 6\ntrace = 'g'\nmcp = 'all'\nlab = 'h'\n",
         )
         .unwrap();
         let [flags, env, model] = [Origin::Flag, Origin::Env, Origin::Model].map(Layer::empty);
@@ -95,6 +101,8 @@ mod tests {
             grace: 5,
             stuck: 6,
             trace: Some("g".into()),
+            mcp: "all".into(),
+            lab: Some("h".into()),
         };
         assert_eq!(s.server, want);
     }

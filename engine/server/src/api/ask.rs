@@ -38,6 +38,7 @@ pub(crate) fn model(app: &App) -> Result<ModelInfo, Refusal> {
             let gone = || Refusal::new(RefusalKind::NotReady, "the model is not loaded yet");
             app.backend.model().ok_or_else(gone)
         }
+        State::Empty => not_ready("no model is loaded".to_owned()),
         State::Loading { share } => not_ready(format!("the model is being loaded: {:.0} % are done", share * 100.0)),
         State::Stopping => not_ready("the server is stopping".to_owned()),
         State::Failed(why) => Err(Refusal::new(RefusalKind::Engine, format!("the model cannot be used: {why}"))),

@@ -11,7 +11,7 @@ use crate::http::body::Body;
 use crate::http::errors::ApiError;
 use crate::http::security::Caller;
 use crate::sse::{self, Encoder};
-use axum::extract::{Extension, FromRequest, FromRequestParts, Request as HttpRequest};
+use axum::extract::{Extension, FromRef, FromRequest, FromRequestParts, Request as HttpRequest};
 use axum::response::Response;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -24,16 +24,21 @@ pub(crate) struct Asked {
     body: Map<String, Value>,
 }
 
-impl FromRequest<App> for Asked {
+impl<S: Send + Sync> FromRequest<S> for Asked
+where
+    App: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: HttpRequest, app: &App) -> Result<Self, ApiError> {
+    async fn from_request(request: HttpRequest, state: &S) -> Result<Self, ApiError> {
+        let app = &App::from_ref(state);
         let (mut parts, body) = request.into_parts();
         let nobody = |_| Refusal::new(RefusalKind::Engine, "the server does not know who asks");
         let Extension(caller) = Extension::<Caller>::from_request_parts(&mut parts, app).await.map_err(nobody)?;
-        let Body(body) = Body::from_request(HttpRequest::from_parts(parts, body), app).await.inspect_err(|error| {
-            app.backend.refused(if error.is_clients() { RefusalKind::Invalid } else { RefusalKind::Engine });
-        })?;
+        let Body(body) =
+            Body::from_request(HttpRequest::from_parts(parts, body), state).await.inspect_err(|error| {
+                app.backend.refused(if error.is_clients() { RefusalKind::Invalid } else { RefusalKind::Engine });
+            })?;
         let model = counted(app, model(app))?;
         Ok(Asked { app: app.clone(), caller, model, body })
     }
@@ -45,6 +50,12 @@ pub(crate) fn counted<T>(app: &App, result: Result<T, Refusal>) -> Result<T, Ref
 }
 
 impl Asked {
+    /// A request that did not come as a body of fields.
+    pub(crate) fn without_body(app: App, caller: Caller) -> Result<Asked, Refusal> {
+        let model = counted(&app, model(&app))?;
+        Ok(Asked { app, caller, model, body: Map::new() })
+    }
+
     /// The fields of the request.
     pub(crate) fn fields(&self) -> Fields<'_> {
         Fields::root(&self.body)

@@ -1,7 +1,7 @@
 //! `GET /v1/events`: the status again and again, for the monitor.
 
 use super::status::report;
-use crate::App;
+use crate::Root;
 use axum::extract::State;
 use axum::response::sse::{Event, Sse};
 use std::convert::Infallible;
@@ -14,16 +14,16 @@ use tokio_stream::{Stream, StreamExt};
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Tells how things stand once a second, until the server is to stop.
-pub(crate) async fn handle(State(app): State<App>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+pub(crate) async fn handle(State(root): State<Root>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let events = IntervalStream::new(ticks).take_while({
-        let stopping = app.stopping.clone();
+        let stopping = root.stopping.clone();
         move |_| !*stopping.borrow()
     });
     // What is told can always be written as JSON; should it not be, an event without data is passed over by readers.
     Sse::new(events.map(move |_| {
         let event = Event::default().event("status");
-        Ok(event.json_data(report(&app)).unwrap_or_default())
+        Ok(event.json_data(report(&root.app())).unwrap_or_default())
     }))
 }

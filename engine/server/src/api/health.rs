@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 pub(crate) async fn health(State(app): State<App>) -> Json<Value> {
     Json(match app.backend.state() {
         Backend::Ready => json!({"status": "ok"}),
+        Backend::Empty => json!({"status": "empty"}),
         Backend::Loading { share } => json!({"status": "loading", "share": share}),
         Backend::Failed(why) => json!({"status": "failed", "reason": why}),
         Backend::Stopping => json!({"status": "stopping"}),

@@ -36,6 +36,7 @@ fn describe(app: &App) -> Value {
     let info = app.backend.model();
     let (id, created) = info.as_ref().map_or((app.options.name.as_str(), 0), |m| (m.id.as_str(), m.created));
     let state = match app.backend.state() {
+        Backend::Empty => "empty",
         Backend::Ready => "ready",
         Backend::Loading { .. } => "loading",
         Backend::Failed(_) => "failed",

@@ -33,6 +33,7 @@ pub(crate) async fn handle(State(app): State<App>) -> Json<Report> {
 pub(crate) fn report(app: &App) -> Report {
     let (state, share, reason) = match app.backend.state() {
         Backend::Ready => ("ready", None, None),
+        Backend::Empty => ("empty", None, None),
         Backend::Loading { share } => ("loading", Some(share), None),
         Backend::Failed(why) => ("failed", None, Some(why)),
         Backend::Stopping => ("stopping", None, None),

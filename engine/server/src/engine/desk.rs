@@ -251,7 +251,7 @@ pub(super) fn stuck_text(running: &Running) -> String {
 /// Why nothing is answered in this state.
 fn unready(state: &State) -> Refusal {
     match state {
-        State::Loading { .. } | State::Ready => {
+        State::Empty | State::Loading { .. } | State::Ready => {
             let wait = Some(std::time::Duration::from_secs(2));
             Refusal { retry_after: wait, ..Refusal::new(RefusalKind::NotReady, "the model is being loaded") }
         }

@@ -4,7 +4,7 @@ use super::errors::ApiError;
 use crate::App;
 use crate::backend::{Refusal, RefusalKind};
 use crate::blocking::blocking;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
 use serde_json::{Map, Value};
@@ -24,10 +24,14 @@ const LARGE: usize = 256 << 10;
 /// The JSON object that is a request's body. Its content type does not matter: several clients do not set it.
 pub(crate) struct Body(pub(crate) Map<String, Value>);
 
-impl FromRequest<App> for Body {
+impl<S: Send + Sync> FromRequest<S> for Body
+where
+    App: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let app = App::from_ref(state);
         let too_large = || {
             let limit = app.options.body_limit;
             let message = format!("the body is larger than {limit} bytes, which is all that the server takes");

@@ -7,10 +7,10 @@ pub(crate) mod origin;
 pub(crate) mod security;
 mod wire;
 
-use crate::App;
+use crate::Root;
 use crate::api;
 use crate::backend::{Refusal, RefusalKind};
-use crate::web;
+use crate::{mcp, web};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, Uri};
@@ -19,8 +19,8 @@ use axum::routing::{get, post};
 use errors::ApiError;
 
 /// Every path, behind the checks of [`security`].
-pub(crate) fn router(app: App) -> Router {
-    let limit = app.options.body_limit;
+pub(crate) fn router(root: Root, routes: Router) -> Router {
+    let limit = root.options.body_limit;
     Router::new()
         .route("/v1/chat/completions", post(api::openai::chat::handle))
         .route("/v1/completions", post(api::openai::completions::handle))
@@ -43,10 +43,11 @@ pub(crate) fn router(app: App) -> Router {
         .merge(web::router())
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(app.clone())
-        .merge(app.options.routes.clone())
+        .with_state(root.clone())
+        .merge(mcp::http::router(&root))
+        .merge(routes)
         .layer(DefaultBodyLimit::max(limit))
-        .layer(from_fn_with_state(app, security::check))
+        .layer(from_fn_with_state(root.app(), security::check))
 }
 
 async fn not_found(uri: Uri) -> ApiError {

@@ -57,8 +57,8 @@ pub(crate) async fn check(State(app): State<App>, mut request: Request, next: Ne
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
     if let Some(Ok(origin)) = origin.filter(|_| welcome).map(|o| HeaderValue::from_str(&o)) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers
-            .insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("x-request-id, request-id, retry-after"));
+        let shown = HeaderValue::from_static("x-request-id, request-id, retry-after, mcp-session-id");
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, shown);
         headers.append(VARY, HeaderValue::from_static("origin"));
     }
     response

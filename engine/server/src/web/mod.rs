@@ -3,7 +3,6 @@
 //! Everything a page consists of lies under `/web/`, which needs no key; the pages ask for one where it is needed. They
 //! load nothing from elsewhere, and a browser is told to see to that.
 
-use crate::App;
 use axum::Router;
 use axum::extract::Path;
 use axum::http::header::{
@@ -27,7 +26,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Paths of pages.
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route("/", get(Redirect::temporary("/web/")))
         .route("/web", get(Redirect::temporary("/web/")))

@@ -114,7 +114,7 @@ export class Monitor {
 
   #drawState({ state, load_share: share, model, version, uptime_seconds: uptime }) {
     const gone = this.#state.link !== "open";
-    const words = { ready: "Ready", loading: `Loading, ${percent(share ?? 0)}`, failed: "Failed", stopping: "Stopping" };
+    const words = { ready: "Ready", loading: `Loading, ${percent(share ?? 0)}`, failed: "Failed", stopping: "Stopping", empty: "No model" };
     this.#put("state",
       h("p", { class: `big state-${gone ? "gone" : state}` }, h("span", { class: "dot", "aria-hidden": "true" }), gone ? "Gone" : (words[state] ?? state)),
       state === "loading" ? h("progress", { max: 1, value: share ?? 0, "aria-label": "Model loaded" }) : null,

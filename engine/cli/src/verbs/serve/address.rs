@@ -47,11 +47,16 @@ impl Address {
         TcpListener::bind(address).await.with_context(busy)
     }
 
-    /// What there is to find, and where.
+    /// Whether other machines can reach it.
+    pub(super) fn is_beyond(&self) -> bool {
+        !self.ip.is_loopback()
+    }
+
+    /// Where it is found on this machine.
     ///
     /// # Errors
     /// The system does not say where it listens.
-    pub(super) fn greeting(&self, listener: &TcpListener, name: &str, server: &Server) -> Result<String> {
+    pub(super) fn url(listener: &TcpListener) -> Result<String> {
         let at = listener.local_addr().context("cannot find the address that is listened on")?;
         // Whoever listens everywhere is found at home too.
         let shown = match at.ip() {
@@ -59,13 +64,25 @@ impl Address {
             ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), at.port()),
             _ => at,
         };
+        Ok(format!("http://{shown}"))
+    }
+
+    /// What there is to find, and where.
+    ///
+    /// # Errors
+    /// The system does not say where it listens.
+    pub(super) fn greeting(&self, listener: &TcpListener, name: &str, server: &Server) -> Result<String> {
+        let url = Address::url(listener)?;
         let mut text = String::new();
-        let reach = if at.ip().is_loopback() { "for this machine alone" } else { "for every machine that reaches it" };
+        let reach = if self.is_beyond() { "for every machine that reaches it" } else { "for this machine alone" };
         let keys = if server.api_keys.is_empty() { "no key is asked for" } else { "with a key" };
-        let _ = writeln!(text, "{name} at http://{shown} ({reach}, {keys})");
-        let _ = writeln!(text, "  chat and monitor   http://{shown}/");
-        let _ = writeln!(text, "  OpenAI clients     http://{shown}/v1");
-        let _ = writeln!(text, "  Anthropic clients  http://{shown}");
+        let _ = writeln!(text, "{name} at {url} ({reach}, {keys})");
+        let _ = writeln!(text, "  chat and monitor   {url}/");
+        let _ = writeln!(text, "  OpenAI clients     {url}/v1");
+        let _ = writeln!(text, "  Anthropic clients  {url}");
+        if server.mcp != "off" {
+            let _ = writeln!(text, "  MCP clients        {url}/mcp");
+        }
         Ok(text)
     }
 }
