@@ -58,7 +58,7 @@ fn numbers_that_are_none_end_an_answer_with_their_layer() {
     assert!(reply.starts_with("HTTP/1.1 500") && reply.contains("x-should-retry: false"), "{reply}");
     assert!(reply.contains("NaN") && reply.contains("layer 5 (delta-net)"), "{reply}");
     let stream = server.post(&json!({"stream": true, "messages": [{"role": "user", "content": QUESTION}]}));
-    let last = stream.lines().filter(|line| line.starts_with("data: ")).next_back().unwrap();
+    let last = stream.lines().rfind(|line| line.starts_with("data: ")).unwrap();
     assert!(stream.starts_with("HTTP/1.1 200") && last.contains("\"error\""), "{stream}");
     assert!(last.contains("layer 5 (delta-net)") && !stream.contains("[DONE]"), "{stream}");
     // Others may fare better, so it goes on, and counts.
