@@ -9,6 +9,7 @@
 
 mod compile;
 mod endless;
+mod levels;
 
 use crate::error::{Error, Result};
 use compile::{compile, factory};

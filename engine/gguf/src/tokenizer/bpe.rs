@@ -56,7 +56,9 @@ impl Merges {
         } else if piece.len() <= SHORT {
             self.encode_short(piece, scratch, out);
         } else {
-            piece.chunks(LONGEST).for_each(|part| self.encode_long(part, scratch, out));
+            for part in piece.chunks(LONGEST) {
+                self.encode_long(part, scratch, out);
+            }
         }
     }
 
@@ -100,8 +102,8 @@ impl Merges {
     }
 
     /// A linked list of symbols and a heap of (rank, position): n log n however many merges apply. A heap entry is
-    /// stale when the position has another merge by now, and is then skipped.
-    fn encode_long(&self, piece: &[u8], s: &mut Scratch, out: &mut Vec<u32>) {
+    /// stale when the position has another merge by now, and is then skipped. Returns how many entries there were.
+    fn encode_long(&self, piece: &[u8], s: &mut Scratch, out: &mut Vec<u32>) -> usize {
         self.start(piece, s);
         let n = piece.len() as u32;
         s.prev.clear();
@@ -111,7 +113,9 @@ impl Merges {
         s.heap.clear();
         s.heap.extend((0..n).zip(&s.merges).filter(|(_, m)| m.rank != NONE.rank).map(|(i, m)| entry(m.rank, i)));
         let mut heap = BinaryHeap::from(std::mem::take(&mut s.heap));
+        let mut entries = 0;
         while let Some(Reverse(top)) = heap.pop() {
+            entries += 1;
             let (rank, at) = ((top >> 32) as u32, top as u32);
             let here = at as usize;
             let merge = s.merges[here];
@@ -147,6 +151,7 @@ impl Merges {
             out.push(s.ids[at as usize]);
             at = s.next[at as usize];
         }
+        entries
     }
 }
 
@@ -221,6 +226,19 @@ mod tests {
             m.encode_short(&piece, &mut s, &mut short);
             m.encode_long(&piece, &mut s, &mut long);
             assert_eq!(short, long, "{}", String::from_utf8_lossy(&piece));
+        }
+    }
+
+    #[test]
+    fn the_same_letter_again_and_again_takes_no_more_work_than_any_text() {
+        let m = merges();
+        let (mut s, mut out) = (Scratch::default(), Vec::new());
+        for n in [1000, 4000, 16_000] {
+            for piece in [vec![b'a'; n], b"ab".repeat(n / 2)] {
+                // Each merge takes a symbol away, and makes two pairs at most.
+                let entries = m.encode_long(&piece, &mut s, &mut out);
+                assert!(entries <= 3 * n, "{entries} entries for {n} letters");
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! From a constraint to what follows it, within bounds.
 //!
 //! The library bounds the size of grammars and the work on expressions itself. It follows references by recursion,
-//! though, as deep as a schema leads it, so the stack is a large one and the number of references has a limit.
+//! though, as deep as a schema leads it, so the stack is a large one and the depth has a limit. That is for schemas by
+//! themselves; whoever puts several into a grammar has them [checked](Constraint::check) first.
 
 use super::Constraint;
 use super::endless::endless;
+use super::levels::levels;
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, INVALID_TOKEN, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory, panic_utils};
@@ -15,10 +17,10 @@ use std::sync::Arc;
 /// Bytes of a schema or grammar at most.
 const LONGEST: usize = 2 << 20;
 
-/// References of a schema at most.
-const REFERENCES: usize = 4000;
+/// Levels of lists and objects inside one another at most, those that references lead to included.
+const LEVELS: usize = 20_000;
 
-/// Bytes of the stack; only what is used of it takes memory. A chain of 10,000 references was seen to fit.
+/// Bytes of the stack; only what is used of it takes memory. In a debug build twice as many levels were seen to fit.
 const STACK: usize = 256 << 20;
 
 /// White space between the parts of a JSON text, when the schema says nothing about it. Without a bound a model that
@@ -51,21 +53,18 @@ pub(super) fn factory(words: &[Vec<u8>], stop_ids: &[u32]) -> Result<ParserFacto
 /// # Errors
 /// Why the constraint cannot be followed.
 pub(super) fn compile(factory: &ParserFactory, constraint: &Constraint) -> Result<Matcher, String> {
-    let (bytes, references) = match constraint {
-        Constraint::Json(schema) => {
-            let text = schema.to_string();
-            (text.len(), text.matches("\"$ref\"").count())
-        }
-        Constraint::Lark(grammar) => (grammar.len(), grammar.matches("\"$ref\"").count()),
+    let bytes = match constraint {
+        Constraint::Json(schema) => schema.to_string().len(),
+        Constraint::Lark(grammar) => grammar.len(),
     };
     if bytes > LONGEST {
         return Err(format!("it has {bytes} bytes, and at most {LONGEST} are taken"));
     }
-    if references > REFERENCES {
-        return Err(format!("it has {references} references, and at most {REFERENCES} are followed"));
-    }
     let work = || {
         let grammar = match constraint {
+            Constraint::Json(schema) if levels(schema) > LEVELS => {
+                return Err(format!("it leads more than {LEVELS} levels deep"));
+            }
             Constraint::Json(schema) if endless(schema) => {
                 return Err("it refers to itself without end, so that no finite text is of it".to_owned());
             }
@@ -100,6 +99,25 @@ mod tests {
         Constraint::Json(schema).check().err().map(|e| e.to_string()).unwrap_or_default()
     }
 
+    /// Objects in objects, each by a reference: four levels of JSON each.
+    fn chain(length: usize) -> Value {
+        let next = |n: usize| json!({"type": "object", "properties": {"x": {"items": {"$ref": format!("#/$defs/{}", n + 1)}, "type": "array"}}});
+        let mut chain: serde_json::Map<String, Value> = (0..length).map(|n| (n.to_string(), next(n))).collect();
+        chain.insert(length.to_string(), json!({"type": "integer"}));
+        json!({"$ref": "#/$defs/0", "$defs": chain})
+    }
+
+    /// Lists in lists, a hundred levels by themselves before each reference.
+    fn deep(length: usize) -> Value {
+        let inside = |n: usize| {
+            let last = json!({"$ref": format!("#/$defs/{}", n + 1)});
+            (0..100).fold(last, |items, _| json!({"type": "array", "items": items}))
+        };
+        let mut lists: serde_json::Map<String, Value> = (0..length).map(|n| (n.to_string(), inside(n))).collect();
+        lists.insert(length.to_string(), json!({"type": "integer"}));
+        json!({"$ref": "#/$defs/0", "$defs": lists})
+    }
+
     #[test]
     fn what_cannot_be_followed_is_refused_with_a_reason() {
         let itself = json!({"$ref": "#"});
@@ -118,7 +136,8 @@ mod tests {
             (json!({"enum": []}), ""),
             (json!(false), ""),
             (json!({"enum": vec!["x".repeat(1000); 3000]}), "bytes"),
-            (json!({"anyOf": vec![json!({"$ref": "#/$defs/a"}); 5000], "$defs": {"a": {}}}), "5000 references"),
+            (chain(6000), "levels deep"),
+            (deep(195), "too large"),
         ] {
             let said = said(schema.clone());
             assert!(
@@ -134,11 +153,10 @@ mod tests {
 
     #[test]
     fn large_schemas_are_followed_on_any_stack() {
-        let next = |n: usize| json!({"type": "object", "properties": {"x": {"$ref": format!("#/$defs/{}", n + 1)}}});
-        let mut chain: serde_json::Map<String, Value> = (0..1000).map(|n| (n.to_string(), next(n))).collect();
-        chain.insert("1000".to_owned(), json!({"type": "integer"}));
         for schema in [
-            json!({"$ref": "#/$defs/0", "$defs": chain}),
+            // As many levels as there may be, or almost.
+            chain(4900),
+            deep(80),
             json!({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"type": "array", "items": {"$ref": "#"}}}}),
             json!({"type": "string", "maxLength": 1_000_000, "pattern": "^[^x]*$"}),
             json!({"type": "array", "minItems": 1_000_000, "items": {"type": "integer"}}),

@@ -37,7 +37,7 @@ fn serve<O: SharedOps>(shared: &Arc<Shared<O>>, loaded: Loaded<O>) {
     // Ready for the first answer that must be of some form, which else would wait for it. Nothing depends on its end.
     let prepared = Arc::clone(&engine);
     let builder = std::thread::Builder::new().name("constraints".into());
-    // Without the thread that answer does it.
+    // Without the thread, the first such answer does it.
     let _ = builder.spawn(move || prepared.prepare_constraints());
     let conversations = Conversations::new(&engine, limits).with_speculation(speculation);
     let worker = Worker { shared, conversations: Mutex::new(conversations) };
