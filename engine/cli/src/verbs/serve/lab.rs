@@ -124,8 +124,10 @@ fn root(program: &Path) -> Result<PathBuf, String> {
     })
 }
 
+/// The nearest folder that has experiments; one that is only called so is somebody else's.
 fn project(below: &Path) -> Option<PathBuf> {
-    below.ancestors().find(|folder| folder.join("experiments").is_dir()).map(Path::to_owned)
+    let some = |folder: &&Path| names(folder).is_ok_and(|names| !names.is_empty());
+    below.ancestors().find(some).map(Path::to_owned)
 }
 
 /// The experiments that there are.
