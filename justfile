@@ -54,6 +54,7 @@ ptx *ARGS:
 
 # 32 clients at once, for so many seconds, at a scripted server and at the real one
 load SECONDS="60":
+    cargo build --release --locked -p strata-server --examples
     STRATA_LOAD_SECONDS={{SECONDS}} cargo test --release --locked -p strata-server --test load thirty_two -- --nocapture
     STRATA_LOAD_SECONDS={{SECONDS}} cargo test --release --locked -p strata --test cli thirty_two -- --nocapture
 

@@ -32,12 +32,22 @@ SENTENCE = "The hen and the fox went up the hill to look at the sea, and the sea
 COLUMNS = ["measure", "number", "what", "value", "others"]
 # Of one and the same engine, one thread, one client.
 SETTINGS = ["--threads", "1", "--spec", "0"]
-TARGET, TARGET_FIRST = 0.98, 50.0
+TARGET, TARGET_FIRST = 0.97, 20.0
+MEASURES = ["decode", "first", "agent"]
+
+
+def measures(text):
+    found = text.split(",")
+    if unknown := [name for name in found if name not in MEASURES]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not measured; there are {', '.join(MEASURES)}")
+    return found
 
 
 def arguments(argv):
     p = peer.Parser(prog="server-overhead", description=__doc__)
     p.add_argument("--strata", default=ROOT / "target/release/strata", type=Path, metavar="PATH", help="the binary [target/release/strata]")
+    p.add_argument("--model", type=Path, metavar="FILE", help="a GGUF file [nano]")
+    p.add_argument("--only", default=MEASURES, type=measures, metavar="LIST", help=f"what to measure, of {', '.join(MEASURES)}, with commas [all]")
     p.add_argument("--rounds", default=12, type=peer.number(1), metavar="N", help="pairs of answers [12]")
     p.add_argument("--tokens", default=1000, type=peer.number(2), metavar="N", help="tokens of an answer [1000]")
     p.add_argument("--repeats", default=30, type=peer.number(1), metavar="N", help="times that the cached prompt is asked [30]")
@@ -46,6 +56,10 @@ def arguments(argv):
     args = p.parse_args(argv)
     if not args.strata.is_file():
         raise Refused(f"there is no strata binary {args.strata}; `just build` makes target/release/strata")
+    if args.model and not args.model.is_file():
+        raise Refused(f"there is no model {args.model}")
+    # Both sides get the same words; nano is what both take when none is named.
+    args.named = ["--model", str(args.model.resolve())] if args.model else []
     args.strata, args.out, args.llama_lib = args.strata.resolve(), args.out.resolve(), None
     if (args.out / "rows.csv").exists():
         raise Refused(f"{args.out} already holds rows.csv, which is not written over; move it or pass another --out")
@@ -61,7 +75,7 @@ class Server:
 
     def __init__(self, args, *flags):
         self.folder = tempfile.TemporaryDirectory()
-        command = [str(args.strata), "serve", "--port", "0", *SETTINGS, *flags]
+        command = [str(args.strata), "serve", "--port", "0", *args.named, *SETTINGS, *flags]
         self.process = subprocess.Popen(command, cwd=self.folder.name, env=peer.environment(args), stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True)
         found = re.search(r"http://([^:\s]+):(\d+)", self.process.stdout.readline())
@@ -147,7 +161,7 @@ class Busy(peer.Busy):
 
 
 def by_program(args):
-    command = [str(args.strata), "run", "--raw", "--json", "--quiet", *SETTINGS, "--max-tokens", str(args.tokens), PROMPT]
+    command = [str(args.strata), "run", "--raw", "--json", "--quiet", *args.named, *SETTINGS, "--max-tokens", str(args.tokens), PROMPT]
     found = peer.child("strata run", command, args)
     return found["text"], found["timings"]["output_tokens"], {"run_seconds": found["timings"]["output_seconds"]}, found["others"]
 
@@ -189,6 +203,12 @@ def decode(args, server, add):
     return pairs
 
 
+def said(event):
+    """Whether an event has text, spoken or thought."""
+    delta = event["choices"][0]["delta"] if event["choices"] else {}
+    return delta.get("content") or delta.get("reasoning_content")
+
+
 def first_token(args, server, add):
     messages = [{"role": "user", "content": SENTENCE * 40 + "How was the sea?"}]
     body = {"messages": messages, "max_tokens": 4, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
@@ -198,7 +218,9 @@ def first_token(args, server, add):
         busy = Busy(server)
         reply = server.request("POST", "/v1/chat/completions", body)
         events = reply.events()
-        token = next(at for at, event in events if event["choices"] and event["choices"][0]["delta"].get("content"))
+        token = next((at for at, event in events if said(event)), None)
+        if token is None:
+            raise Failed("the answer to the cached prompt has no text")
         usage = events[-1][1]["usage"]
         cached = usage["prompt_tokens_details"]["cached_tokens"]
         row = {"first_byte_ms": reply.first_byte * 1e3, "first_token_ms": token * 1e3, "prompt": usage["prompt_tokens"], "cached": cached}
@@ -247,7 +269,7 @@ def summary(meta, pairs, cached, turns):
     text = [f"# {meta['name']}: what HTTP costs", ""]
     m = meta["machine"]
     text += [f"Machine: {m['logical_cpus']} logical CPUs of {m['cpu']}{' in a virtual machine' if m['hypervisor'] else ''}, {m['kernel']}. "
-             f"{meta['strata']['version']} (checkout at {meta['strata']['commit']}). Model: nano, `{' '.join(SETTINGS)}`. "
+             f"{meta['strata']['version']} (checkout at {meta['strata']['commit']}). Model: {meta['model']}, `{' '.join(SETTINGS)}`. "
              f"Date: {meta['date'][:10]}.", ""]
     if pairs:
         text += [f"`strata serve` beside `strata run`: {pairs[0]['tokens']} tokens behind a short prompt, {len(pairs)} pairs in turns; "
@@ -272,11 +294,11 @@ def summary(meta, pairs, cached, turns):
         new, again = cached[0], cached[1:]
         first = sorted(row["first_byte_ms"] for row in again)
         token = sorted(row["first_token_ms"] for row in again)
-        met = "yes" if share(token, 0.95) <= TARGET_FIRST else "no"
+        met = "yes" if share(first, 0.95) <= TARGET_FIRST else "no"
         text += [f"A prompt of {new['prompt']} tokens: {new['first_token_ms']:.0f} ms until the first token when it is new. Asked again "
                  f"{len(again)} times, {again[-1]['cached']} of its tokens needing no reading: first byte p50 {share(first, 0.5):.2f} ms, p95 "
-                 f"{share(first, 0.95):.2f} ms; first token p50 {share(token, 0.5):.2f} ms, p95 {share(token, 0.95):.2f} ms "
-                 f"(target: p95 at most {TARGET_FIRST:.0f} ms: {met}).", ""]
+                 f"{share(first, 0.95):.2f} ms (target: p95 at most {TARGET_FIRST:.0f} ms: {met}); first token, for which the model has to run, "
+                 f"p50 {share(token, 0.5):.2f} ms, p95 {share(token, 0.95):.2f} ms.", ""]
     if turns:
         text += ["A coding agent's conversation, turn by turn, with a first line of the system message that is another one every time:", "",
                  "| turn | prompt, tokens | reused | read | first token, ms |", "|---|---|---|---|---|"]
@@ -294,7 +316,7 @@ def run(argv):
         "name": args.out.name, "machine": peer.machine(), "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "complete": False,
         "strata": {"version": version.stdout.strip(), "commit": peer.git("rev-parse", "--short=12", "HEAD"),
                    "changed_since": bool(peer.git("status", "--porcelain", "--untracked-files=no", "--", "engine", "Cargo.toml", "Cargo.lock"))},
-        "settings": SETTINGS, "rounds": args.rounds, "tokens": args.tokens, "repeats": args.repeats, "others_at_most": peer.DISTURBED,
+        "model": args.model.name if args.model else "nano", "settings": SETTINGS, "rounds": args.rounds, "tokens": args.tokens, "repeats": args.repeats, "others_at_most": peer.DISTURBED,
         "order": "interleaved, ABBA; one server, a process for each `run`", "seed_of_bootstrap": peer.SEED,
         "load_average": {"before": peer.load(), "after": None},
     }
@@ -311,11 +333,14 @@ def run(argv):
         server = None
         try:
             server = Server(args)
-            cached = first_token(args, server, add)
-            pairs = decode(args, server, add)
+            if "first" in args.only:
+                cached = first_token(args, server, add)
+            if "decode" in args.only:
+                pairs = decode(args, server, add)
             server.end()
             server = None
-            turns = agent(args, add)
+            if "agent" in args.only:
+                turns = agent(args, add)
             meta["complete"], status = True, 0
         except Failed as e:
             say(f"server-overhead: {e}")
