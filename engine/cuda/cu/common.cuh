@@ -98,3 +98,13 @@ __device__ __forceinline__ float bf16_to_float(u16 h) { return __uint_as_float((
 
 // The position of a window's first row: the word at `window`, which a captured graph reads anew each round, or `first`.
 __device__ __forceinline__ u32 position(const u32* window, u32 first) { return window ? *window : first; }
+
+// Notes a value that is no number or larger than `largest`, if it is the first: the least of `site << 48 | index << 2 | kind`,
+// kinds being 0 for NaN, 1 for infinity, 2 for too large.
+__device__ __forceinline__ void note(float x, u64 index, u64* found, u32 site, float largest) {
+    float m = fabsf(x);
+    if (!(m <= largest)) {
+        u64 kind = m != m ? 0 : isinf(m) ? 1 : 2;
+        atomicMin(found, (u64)site << 48 | index << 2 | kind);
+    }
+}

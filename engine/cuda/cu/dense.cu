@@ -52,8 +52,49 @@ KERNEL __launch_bounds__(512) group_norm(const float* x, const float* gamma, flo
     }
 }
 
-// Root-mean-square norm of a head in place by one warp.
+// A head in a warp's registers: lane l has values l, l + 32, ... of up to 256.
+#define MINE 8
+
+struct Head {
+    float v[MINE];
+
+    __device__ __forceinline__ void load(const float* x, u32 dim) {
+#pragma unroll
+        for (u32 k = 0; k < MINE; k++) {
+            const u32 i = threadIdx.x % WARP + WARP * k;
+            v[k] = i < dim ? x[i] : 0.0f;
+        }
+    }
+    // Root-mean-square norm.
+    __device__ __forceinline__ void norm(const Head& gamma, u32 dim, float eps) {
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 k = 0; k < MINE; k++) {
+            if (threadIdx.x % WARP + WARP * k < dim) sum = fma_(v[k], v[k], sum);
+        }
+        const float scale = 1.0f / sqrtf(lane0(join32(sum)) / (float)dim + eps);
+#pragma unroll
+        for (u32 k = 0; k < MINE; k++) v[k] = v[k] * scale * gamma.v[k];
+    }
+    __device__ __forceinline__ void store(float* x, u32 dim) const {
+#pragma unroll
+        for (u32 k = 0; k < MINE; k++) {
+            const u32 i = threadIdx.x % WARP + WARP * k;
+            if (i < dim) x[i] = v[k];
+        }
+    }
+};
+
+// Root-mean-square norm of a head of any width in place by one warp.
 __device__ __forceinline__ void norm_head(float* x, const float* gamma, u32 dim, float eps) {
+    if (dim <= WARP * MINE) {
+        Head head, factors;
+        head.load(x, dim);
+        factors.load(gamma, dim);
+        head.norm(factors, dim, eps);
+        head.store(x, dim);
+        return;
+    }
     float scale = 1.0f / sqrtf(dot_warp(x, x, dim) / (float)dim + eps);
     for (u32 i = threadIdx.x % WARP; i < dim; i += WARP) x[i] = x[i] * scale * gamma[i];
 }
@@ -105,6 +146,17 @@ KERNEL gated_norm(float* x, const float* gamma, const float* z, u32 heads, u32 d
     if (head >= heads) return;
     x += (u64)head * dim;
     z += (u64)head * dim;
+    if (dim <= WARP * MINE) {
+        Head head, factors, gates;
+        head.load(x, dim);
+        factors.load(gamma, dim);
+        gates.load(z, dim);
+        head.norm(factors, dim, eps);
+#pragma unroll
+        for (u32 k = 0; k < MINE; k++) head.v[k] *= sigmoid(gates.v[k]);
+        head.store(x, dim);
+        return;
+    }
     norm_head(x, gamma, dim, eps);
     for (u32 i = threadIdx.x % WARP; i < dim; i += WARP) x[i] *= sigmoid(z[i]);
 }
@@ -131,13 +183,19 @@ KERNEL mix_streams(const float* gate, const float* n, float* out, u32 values, u3
     out[at] = sum / (float)streams;
 }
 
-// r[stream] += a[stream] * y. Grid and block: one thread per value of `y`, `[rows][width]`.
-KERNEL add_to_streams(float* r, const float* a, const float* y, u32 values, u32 streams, u32 width) {
+// r[stream] += a[stream] * y. If there is a place for what is `found`, each value of r is looked at as by `nonfinite`. Grid and
+// block: one thread per value of `y`, `[rows][width]`.
+KERNEL add_to_streams(float* r, const float* a, const float* y, u32 values, u32 streams, u32 width, u64* found, u32 site,
+                      float largest) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= values) return;
     u32 row = at / width;
     u64 to = (u64)row * streams * width + at % width;
-    for (u32 s = 0; s < streams; s++, to += width) r[to] = fma_(a[row * streams + s], y[at], r[to]);
+    for (u32 s = 0; s < streams; s++, to += width) {
+        float sum = fma_(a[row * streams + s], y[at], r[to]);
+        r[to] = sum;
+        if (found) note(sum, to, found, site, largest);
+    }
 }
 
 // x += y. Grid and block: one thread per value.
@@ -183,67 +241,11 @@ KERNEL ngram_gate(const float* k, const float* q, const float* v, float* out, u3
     for (u32 i = threadIdx.x; i < width; i += blockDim.x) out[at + i] = gate * v[i];
 }
 
-// Notes the first value that is no number or larger than `largest`: the least of `site << 48 | index << 2 | kind`, kinds
-// being 0 for NaN, 1 for infinity, 2 for too large. Grid and block: any.
+// Notes the first value that is no number or larger than `largest`; see `note`. Grid and block: any.
 KERNEL nonfinite(const float* x, u64* found, u32 n, u32 site, float largest) {
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) {
-        float m = fabsf(x[i]);
-        if (!(m <= largest)) {
-            u64 kind = m != m ? 0 : isinf(m) ? 1 : 2;
-            atomicMin(found, (u64)site << 48 | i << 2 | kind);
-        }
+        note(x[i], i, found, site, largest);
     }
-}
-
-// The `used` largest of each row of `experts` logits, best first, equal ones by lower index, and their softmax among
-// themselves. A lane keeps its logits in registers and knows its best; each turn takes the best of the lanes' bests, and only
-// the lane that had it looks again. Grid: one block per row. Block: 32 threads. At most 1,024 experts, and 32 used.
-KERNEL __launch_bounds__(32) route(const float* logits, u32* ids, float* weights, u32 experts, u32 used) {
-    constexpr u32 MINE = 32, NONE = 0xffffffffu;
-    const float lowest = __int_as_float(0xff800000);
-    logits += (u64)blockIdx.x * experts;
-    ids += (u64)blockIdx.x * used;
-    weights += (u64)blockIdx.x * used;
-    const u32 lane = threadIdx.x;
-    float v[MINE];
-#pragma unroll
-    for (u32 j = 0; j < MINE; j++) v[j] = lane + WARP * j < experts ? logits[lane + WARP * j] : lowest;
-    // Which of its logits a lane has left.
-    u32 left = experts > lane ? 0xffffffffu >> (31 - (experts - 1 - lane) / WARP) : 0;
-    float best = lowest, chosen = lowest;
-    u32 at = NONE;
-    bool look = true;
-    for (u32 n = 0; n < used; n++) {
-        if (look) {
-            best = lowest, at = NONE;
-#pragma unroll
-            for (u32 j = 0; j < MINE; j++) {
-                if (left >> j & 1 && (at == NONE || v[j] > best)) best = v[j], at = lane + WARP * j;
-            }
-        }
-        __syncwarp();
-        float top = best;
-        u32 where = at;
-#pragma unroll
-        for (int apart = 16; apart > 0; apart /= 2) {
-            float other = __shfl_xor_sync(ALL, top, apart);
-            u32 there = __shfl_xor_sync(ALL, where, apart);
-            bool better = there != NONE && (where == NONE || other > top || (other == top && there < where));
-            if (better) top = other, where = there;
-        }
-        // Without numbers lanes may disagree; the pass ends with an error then, and needs no more than an index in range.
-        where = __shfl_sync(ALL, where, 0);
-        top = lane0(top);
-        look = where % WARP == lane;
-        if (look) left &= ~(1u << where / WARP);
-        if (lane == n) {
-            chosen = top;
-            ids[n] = where;
-        }
-    }
-    float w = exp_(chosen - __shfl_sync(ALL, chosen, 0)), sum = 0.0f;
-    for (u32 n = 0; n < used; n++) sum += __shfl_sync(ALL, w, n);
-    if (lane < used) weights[lane] = w / sum;
 }
 
 // Puts each row's weight of the shared expert, sigmoid(opening), behind the weights of its `used` experts, and the numbers

@@ -1,7 +1,7 @@
-// The kernels over any product type: a matrix, the experts' gate and up projections, their down projections.
+// The kernels over any product type: matrices with one input, the experts' gate and up projections, their down projections.
 //
-// Grids. x: output rows / 4, rounded up, with blocks of 128 threads. The inputs (of a group) are taken in fours, and blocks
-// share those out by `y` (`z` beside groups): 1 is right for a few inputs; more spreads many inputs over more blocks, each
+// Grids. x: tiles of output rows / 4, rounded up, with blocks of 128 threads. The inputs (of a group) are taken in fours, and
+// blocks share those out by `y` (`z` beside groups): 1 is right for a few inputs; more spreads many inputs over more blocks, each
 // of which reads the weights.
 //
 // Element numbers of inputs are 32 bits: rows of inputs times columns stay below 2^32. Input arrays begin at addresses that 16
@@ -9,16 +9,47 @@
 #pragma once
 #include "products.cuh"
 
-// The output rows of this warp: `rows` shared out evenly, and at least one to each of the first. While one is computed the next
-// is asked for.
-struct Rows {
-    u32 first, end;
+// Blocks of 128 threads that are to fit on a multiprocessor: eight leave 64 registers a thread, six 80, four 128.
+#ifndef BLOCKS_TOGETHER
+#define BLOCKS_TOGETHER 8
+#endif
+#define PRODUCT __launch_bounds__(THREADS, BLOCKS_TOGETHER)
 
-    __device__ __forceinline__ Rows(u32 rows) {
-        const u32 warps = gridDim.x * (THREADS / WARP), each = (rows + warps - 1) / warps;
-        first = (blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP) * each;
-        end = min(first + each, rows);
+// Up to four matrices with as many columns, whose products are wanted of the same inputs.
+struct Matrices {
+    const u8* w[4];
+    float* y[4];
+    u32 rows[4];
+    float scale[4];
+    // What becomes of a product: 0 nothing, 1 silu(y / divisor), 2 2 sigmoid(y / divisor).
+    u32 act[4];
+    // Types of floats, where those may be mixed: 0 F32, 1 F16, 2 BF16.
+    u32 kind[4];
+};
+
+__device__ __forceinline__ float acted(float y, u32 act, float divisor) {
+    if (act == 1) return silu(y / divisor);
+    if (act == 2) return 2.0f * sigmoid(y / divisor);
+    return y;
+}
+
+// The W tiles of this warp. A warp without any has the last ones again, and writes nothing.
+template <class P, u32 W> struct Mine {
+    u32 first, all;
+    bool some;
+
+    __device__ __forceinline__ Mine(u32 block, u32 rows) {
+        const u32 tiles = (rows + P::ROWS - 1) / P::ROWS, mine = W * (block * WARPS + threadIdx.x / WARP);
+        all = rows;
+        some = mine < tiles;
+        first = some ? mine : tiles - 1;
     }
+    // The number of a tile, and its rows; behind the last there is the last again.
+    __device__ __forceinline__ u32 tile(u32 k) const { return min(first + k, (all + P::ROWS - 1) / P::ROWS - 1); }
+    __device__ __forceinline__ u32 rows() const { return min(P::ROWS, all - first * P::ROWS); }
+    // This lane's row of a tile, and whether it is there to be written.
+    __device__ __forceinline__ u32 row(u32 k) const { return (first + k) * P::ROWS + P::row(); }
+    __device__ __forceinline__ bool writes(u32 k) const { return some && row(k) < all; }
 };
 
 // Calls `work` with the number of inputs to compute at once, as a constant.
@@ -31,41 +62,71 @@ template <class W> __device__ __forceinline__ void by_count(u32 count, W work) {
 }
 
 // Inputs `first` to `first + count` of a matrix product. Those that fill up a chunk are the last again, and are not written.
-template <class P> struct MulChunk {
+template <class P, u32 W> struct MulChunk {
     const u8* w;
     typename P::Inputs x;
     float* y;
-    u32 cols, first, y_stride;
+    typename P::Place& place;
+    Mine<P, W> mine;
+    u32 cols, first;
     float scale;
+    u32 act;
+    float divisor;
 
     template <u32 T> __device__ __forceinline__ void chunk(u32 count) const {
         u32 at[T];
 #pragma unroll
         for (u32 t = 0; t < T; t++) at[t] = (first + min(t, count - 1)) * cols;
-        float out = P::template row<T>(w, x, at, cols) * scale;
-        u32 t = P::template input<T>();
-        if (P::template owns<T>() && t < count) y[(u64)(first + t) * y_stride] = out;
+        // Several tiles at once for one input; for several inputs there is enough to do.
+        constexpr u32 AT_ONCE = T > 1 ? 1 : W;
+        const u32 t = P::template input<T>();
+#pragma unroll 1
+        for (u32 from = 0; from < W; from += AT_ONCE) {
+            const u8* tiles[AT_ONCE];
+#pragma unroll
+            for (u32 k = 0; k < AT_ONCE; k++) tiles[k] = w + mine.tile(from + k) * P::tile_bytes(cols);
+            float out[AT_ONCE];
+            P::template tile<AT_ONCE, T>(tiles, x, at, cols, mine.rows(), place, out);
+            if (!P::template owns<T>() || t >= count) continue;
+#pragma unroll
+            for (u32 k = 0; k < AT_ONCE; k++) {
+                if (mine.writes(from + k)) {
+                    y[(u64)(first + t) * mine.all + mine.row(from + k)] = acted(out[k] * scale, act, divisor);
+                }
+            }
+        }
+    }
+};
+
+// The matrix that a block is of, and which of that one's blocks it is, if tiles have so many rows.
+struct Which {
+    const u8* w = nullptr;
+    float* y = nullptr;
+    u32 block, rows = 0, act = 0, kind = 0;
+    float scale = 0.0f;
+
+    __device__ __forceinline__ Which(const Matrices& all, u32 tile_rows) : block(blockIdx.x) {
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) {
+            const u32 blocks = (all.rows[k] + tile_rows * WARPS - 1) / (tile_rows * WARPS);
+            if (rows == 0 && block < blocks) {
+                w = all.w[k], y = all.y[k], rows = all.rows[k], scale = all.scale[k], act = all.act[k], kind = all.kind[k];
+            } else if (rows == 0) {
+                block -= blocks;
+            }
+        }
     }
 };
 
 template <class P>
-__device__ __forceinline__ void mul(const u8* w, typename P::Inputs x, float* y, u32 rows, u32 cols, u32 tokens, u32 y_stride,
-                                    float scale) {
-    const Rows mine(rows);
-    if (mine.first >= mine.end) return;
-    const u64 bytes = P::row_bytes(cols);
-    w += mine.first * bytes;
-    const u32 x_first = min(CHUNK * blockIdx.y, tokens - 1) * cols;
-    if (needed(ahead_shared(P::begin(x, x_first), P::input_bytes(cols)) ^ ahead(w, bytes), rows)) return;
+__device__ __forceinline__ void mul(const Which& which, typename P::Inputs x, typename P::Place& place, u32 cols, u32 tokens,
+                                    float divisor) {
+    if (which.rows == 0) return;
+    const Mine<P, 1> mine(which.block, which.rows);
 #pragma unroll 1
-    for (u32 row = mine.first; row < mine.end; row++, w += bytes) {
-        Next next;
-        next.ask(w + bytes, row + 1 < mine.end ? bytes : 0);
-#pragma unroll 1
-        for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
-            by_count(min(tokens - first, CHUNK), MulChunk<P>{w, x, y + row, cols, first, y_stride, scale});
-        }
-        if (needed(next.all(), rows)) return;
+    for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
+        const MulChunk<P, 1> work{which.w, x, which.y, place, mine, cols, first, which.scale, which.act, divisor};
+        by_count(min(tokens - first, CHUNK), work);
     }
 }
 
@@ -75,6 +136,8 @@ template <class P> struct GateUpChunk {
     typename P::Inputs x;
     const u32* tokens;
     float* middle;
+    typename P::Place& place;
+    Mine<P, 1> mine;
     u32 cols, first, width;
     float gate_scale, up_scale;
 
@@ -82,15 +145,13 @@ template <class P> struct GateUpChunk {
         u32 at[T];
 #pragma unroll
         for (u32 t = 0; t < T; t++) at[t] = __ldg(tokens + first + min(t, count - 1)) * cols;
-        float opened = 1.0f;
-        // A loop, so that the code of a product is there once.
-#pragma unroll 1
-        for (u32 second = 0; second < 2; second++) {
-            float out = P::template row<T>(second ? up : gate, x, at, cols);
-            opened = second ? opened * (out * up_scale) : silu(out * gate_scale);
+        const u8* const tiles[2] = {gate, up};
+        float out[2];
+        P::template tile<2, T>(tiles, x, at, cols, mine.rows(), place, out);
+        const u32 t = P::template input<T>();
+        if (P::template owns<T>() && t < count && mine.writes(0)) {
+            middle[(u64)(first + t) * width + mine.row(0)] = silu(out[0] * gate_scale) * (out[1] * up_scale);
         }
-        u32 t = P::template input<T>();
-        if (P::template owns<T>() && t < count) middle[(u64)(first + t) * width] = opened;
     }
 };
 
@@ -98,71 +159,49 @@ template <class P>
 __device__ __forceinline__ void gate_up(const u64* gates, const u64* ups, const u32* starts, const u32* tokens,
                                         typename P::Inputs x, float* middle, u32 groups, u32 width, u32 cols, float gate_scale,
                                         float up_scale) {
-    const Rows mine(width);
+    __shared__ typename P::Place place;
     const u32 group = blockIdx.y;
-    if (mine.first >= mine.end || group >= groups) return;
+    if (group >= groups) return;
     const u32 end = __ldg(starts + group + 1), begin = __ldg(starts + group) + CHUNK * blockIdx.z;
-    u32 first = begin;
-    if (first >= end) return;
-    const u64 bytes = P::row_bytes(cols);
-    const u8 *gate = (const u8*)__ldg(gates + group) + mine.first * bytes,
-             *up = (const u8*)__ldg(ups + group) + mine.first * bytes;
-    const u32 inputs = ahead_shared(P::begin(x, __ldg(tokens + first) * cols), P::input_bytes(cols));
-    if (needed(inputs ^ ahead(gate, bytes) ^ ahead(up, bytes), width)) return;
+    if (begin >= end) return;
+    const Mine<P, 1> mine(blockIdx.x, width);
+    const u64 at = mine.first * P::tile_bytes(cols);
+    const u8 *gate = (const u8*)__ldg(gates + group) + at, *up = (const u8*)__ldg(ups + group) + at;
 #pragma unroll 1
-    for (u32 row = mine.first; row < mine.end; row++, gate += bytes, up += bytes) {
-        Next next_gate, next_up;
-        const u64 further = row + 1 < mine.end ? bytes : 0;
-        next_gate.ask(gate + bytes, further);
-        next_up.ask(up + bytes, further);
-#pragma unroll 1
-        for (first = begin; first < end; first += CHUNK * gridDim.z) {
-            by_count(min(end - first, CHUNK),
-                     GateUpChunk<P>{gate, up, x, tokens, middle + row, cols, first, width, gate_scale, up_scale});
-        }
-        if (needed(next_gate.all() ^ next_up.all(), width)) return;
+    for (u32 first = begin; first < end; first += CHUNK * gridDim.z) {
+        by_count(min(end - first, CHUNK),
+                 GateUpChunk<P>{gate, up, x, tokens, middle, place, mine, cols, first, width, gate_scale, up_scale});
     }
 }
 
 template <class P>
 __device__ __forceinline__ void down(const u64* downs, const u32* starts, typename P::Inputs x, float* results, u32 groups,
                                      u32 rows, u32 cols, float scale) {
-    const Rows mine(rows);
+    __shared__ typename P::Place place;
     const u32 group = blockIdx.y;
-    if (mine.first >= mine.end || group >= groups) return;
+    if (group >= groups) return;
     const u32 end = __ldg(starts + group + 1), begin = __ldg(starts + group) + CHUNK * blockIdx.z;
-    u32 first = begin;
-    if (first >= end) return;
-    const u64 bytes = P::row_bytes(cols);
-    const u8* w = (const u8*)__ldg(downs + group) + mine.first * bytes;
-    if (needed(ahead_shared(P::begin(x, first * cols), P::input_bytes(cols)) ^ ahead(w, bytes), rows)) return;
+    if (begin >= end) return;
+    // Rows are short: a warp takes some tiles, so that more of them are under way.
+    const Mine<P, P::TOGETHER> mine(blockIdx.x, rows);
+    const u8* w = (const u8*)__ldg(downs + group);
 #pragma unroll 1
-    for (u32 row = mine.first; row < mine.end; row++, w += bytes) {
-        Next next;
-        next.ask(w + bytes, row + 1 < mine.end ? bytes : 0);
-#pragma unroll 1
-        for (first = begin; first < end; first += CHUNK * gridDim.z) {
-            by_count(min(end - first, CHUNK), MulChunk<P>{w, x, results + row, cols, first, rows, scale});
-        }
-        if (needed(next.all(), rows)) return;
+    for (u32 first = begin; first < end; first += CHUNK * gridDim.z) {
+        const MulChunk<P, P::TOGETHER> work{w, x, results, place, mine, cols, first, scale, 0, 1.0f};
+        by_count(min(end - first, CHUNK), work);
     }
 }
 
-// Blocks of 128 threads that are to fit on a multiprocessor: eight leave 64 registers a thread, six 80.
-#ifndef BLOCKS_TOGETHER
-#define BLOCKS_TOGETHER 8
-#endif
-#define PRODUCT __launch_bounds__(THREADS, BLOCKS_TOGETHER)
-
-// `mul_*`: y[t * y_stride + r] = scale * (row r of w) · x[t]. Grid (any, chunks), block 128.
+// `mul_*`: y[t * rows + r] = act(scale * (row r of w) · x[t]) for each matrix. Grid (blocks of all matrices, chunks), block 128.
 // `gate_up_*`: for entry e of group g, whose input is tokens[e],
 //     middle[e * width + r] = silu(gate_scale * (row r of gate[g]) · x) * (up_scale * (row r of up[g]) · x);
-// the entries of group g are starts[g] to starts[g + 1]. Grid (any, groups, chunks), block 128.
-// `down_*`: results[e * rows + r] = scale * (row r of down[g]) · x[e]. Grid (any, groups, chunks), block 128.
+// the entries of group g are starts[g] to starts[g + 1]. Grid (blocks of a matrix, groups, chunks), block 128.
+// `down_*`: results[e * rows + r] = scale * (row r of down[g]) · x[e]. Grid (blocks of a matrix, groups, chunks), block 128.
 #define INTEGER_KERNELS(name, P)                                                                                                 \
-    KERNEL PRODUCT mul_##name(const u8* w, const i8* values, const float* scales, const i16* sums, float* y, u32 rows, u32 cols, \
-                              u32 tokens, u32 y_stride, float scale) {                                                           \
-        mul<P>(w, Integers{values, scales, sums}, y, rows, cols, tokens, y_stride, scale);                                       \
+    KERNEL PRODUCT mul_##name(Matrices all, const i8* values, const float* scales, const i16* sums, u32 cols, u32 tokens,        \
+                              float divisor) {                                                                                   \
+        __shared__ IntegersPlace place;                                                                                          \
+        mul<P>(Which(all, P::ROWS), Integers{values, scales, sums}, place, cols, tokens, divisor);                               \
     }                                                                                                                            \
     KERNEL PRODUCT gate_up_##name(const u64* gate, const u64* up, const u32* starts, const u32* tokens, const i8* values,        \
                                   const float* scales, const i16* sums, float* middle, u32 groups, u32 width, u32 cols,          \
@@ -174,16 +213,103 @@ __device__ __forceinline__ void down(const u64* downs, const u32* starts, typena
         down<P>(down_, starts, Integers{values, scales, sums}, results, groups, rows, cols, scale);                              \
     }
 
-#define FLOAT_KERNELS(name, P)                                                                                                   \
-    KERNEL PRODUCT mul_##name(const void* w, const float* x, float* y, u32 rows, u32 cols, u32 tokens, u32 y_stride,             \
-                              float scale) {                                                                                     \
-        mul<P>((const u8*)w, x, y, rows, cols, tokens, y_stride, scale);                                                         \
-    }                                                                                                                            \
+// Types that are arranged in tiles on the device have `pack_*`, too: from `matrices` matrices of `rows` rows as the file has
+// them, `from_apart` bytes apart, to as many in tiles. Grid (any, matrices), block 128.
+#define TILE_KERNELS(name, U)                                                                                                    \
+    INTEGER_KERNELS(name, Tiles<U>)                                                                                              \
+    KERNEL pack_##name(const u8* from, u8* to, u32 rows, u32 cols, u64 from_apart, u64 to_apart) {                               \
+        pack_units<U>(from + blockIdx.y * from_apart, to + blockIdx.y * to_apart, rows, cols);                                   \
+    }
+
+// Puts a matrix into tiles.
+template <class U> __device__ __forceinline__ void pack_units(const u8* from, u8* to, u32 rows, u32 cols) {
+    typedef Tiles<U> P;
+    const u32 units = cols / U::UNIT, tiles = (rows + P::ROWS - 1) / P::ROWS;
+    const u64 all = (u64)tiles * P::ROWS * units;
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (u64)gridDim.x * blockDim.x) {
+        const u32 unit = i % units, row = i / units, eight = unit / 8, q = unit % 8, n = min(units - 8 * eight, 8u);
+        const bool there = row < rows;
+        const u8* block = from + ((u64)min(row, rows - 1) * (units / U::PER_BLOCK) + unit / U::PER_BLOCK) * U::BYTES;
+        u8* w = to + row / P::ROWS * P::tile_bytes(cols) + (u64)eight * P::bytes(8);
+        const u32 r = row % P::ROWS, part = unit % U::PER_BLOCK;
+        u8* levels = w + (r * n + q) * U::LEVELS;
+        for (u32 k = 0; k < U::LEVELS; k++) levels[k] = there ? block[U::level_at(part) + k] : 0;
+        if (q % U::SHARE) continue;
+        u8* header = w + P::level_bytes(n) + (r * ((n + U::SHARE - 1) / U::SHARE) + q / U::SHARE) * U::HEADER;
+        for (u32 k = 0; k < U::HEADER; k++) header[k] = there ? block[U::header_at(part) + k] : 0;
+    }
+}
+
+// `mix_*`: with gate[s] = scale * (row s * width + c of w) · x[t], out[t * width + c] is the mean over the four streams of
+// sigmoid(gate[s]) * n[t][s][c]. Grid (width / 4, chunks), block 128.
+#define FLOAT_KERNELS(name, F)                                                                                                   \
     KERNEL PRODUCT gate_up_##name(const u64* gate, const u64* up, const u32* starts, const u32* tokens, const float* x,          \
                                   float* middle, u32 groups, u32 width, u32 cols, float gate_scale, float up_scale) {            \
-        gate_up<P>(gate, up, starts, tokens, x, middle, groups, width, cols, gate_scale, up_scale);                              \
+        gate_up<Floats<F>>(gate, up, starts, tokens, x, middle, groups, width, cols, gate_scale, up_scale);                      \
     }                                                                                                                            \
     KERNEL PRODUCT down_##name(const u64* down_, const u32* starts, const float* x, float* results, u32 groups, u32 rows,        \
                                u32 cols, float scale) {                                                                          \
-        down<P>(down_, starts, x, results, groups, rows, cols, scale);                                                           \
+        down<Floats<F>>(down_, starts, x, results, groups, rows, cols, scale);                                                   \
+    }                                                                                                                            \
+    KERNEL PRODUCT mix_##name(const u8* w, const float* x, const float* n, float* out, u32 width, u32 cols, u32 tokens,          \
+                              float scale) {                                                                                     \
+        mix<F>(w, x, n, out, width, cols, tokens, scale);                                                                        \
+    }                                                                                                                            \
+    KERNEL pack_##name(const u8* from, u8* to, u32 rows, u32 cols, u64 from_apart, u64 to_apart) {                               \
+        pack_floats<F>(from + blockIdx.y * from_apart, to + blockIdx.y * to_apart, rows, cols);                                  \
     }
+
+template <class F> __device__ __forceinline__ void pack_floats(const u8* from, u8* to, u32 rows, u32 cols) {
+    const u64 all = (u64)rows * cols, row_bytes = Floats<F>::tile_bytes(cols);
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (u64)gridDim.x * blockDim.x) {
+        const u32 row = i / cols, col = i % cols;
+        u8* place = to + row * row_bytes + Floats<F>::place(col, cols) * F::BYTES;
+        for (u32 k = 0; k < F::BYTES; k++) place[k] = from[i * F::BYTES + k];
+    }
+}
+
+// Column c of the streams' gates, and what they let through.
+template <class F> struct MixChunk {
+    const u8* w;
+    const float *x, *n;
+    float* out;
+    typename Floats<F>::Place& place;
+    u32 c, width, cols, first;
+    float scale;
+    bool writes;
+
+    template <u32 T> __device__ __forceinline__ void chunk(u32 count) const {
+        typedef Floats<F> P;
+        const u32 t = P::template input<T>();
+        const bool mine = P::template owns<T>() && t < count && writes;
+        // On their way while gates are computed.
+        float through[4];
+#pragma unroll
+        for (u32 s = 0; s < 4; s++) through[s] = mine ? n[((u64)(first + t) * 4 + s) * width + c] : 0.0f;
+        u32 at[T];
+#pragma unroll
+        for (u32 t = 0; t < T; t++) at[t] = (first + min(t, count - 1)) * cols;
+        const u64 apart = width * P::tile_bytes(cols);
+        const u8* const tiles[4] = {w, w + apart, w + 2 * apart, w + 3 * apart};
+        float gate[4];
+        P::template tile<4, T>(tiles, x, at, cols, 1, place, gate);
+        if (mine) {
+            float sum = 0.0f;
+#pragma unroll
+            for (u32 s = 0; s < 4; s++) sum = fma_(sigmoid(gate[s] * scale), through[s], sum);
+            out[(u64)(first + t) * width + c] = sum / 4.0f;
+        }
+    }
+};
+
+template <class F>
+__device__ __forceinline__ void mix(const u8* w, const float* x, const float* n, float* out, u32 width, u32 cols, u32 tokens,
+                                    float scale) {
+    __shared__ typename Floats<F>::Place place;
+    const u32 mine = blockIdx.x * WARPS + threadIdx.x / WARP, c = min(mine, width - 1);
+    w += c * Floats<F>::tile_bytes(cols);
+#pragma unroll 1
+    for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
+        by_count(min(tokens - first, CHUNK), MixChunk<F>{w, x, n, out, place, c, width, cols, first, scale, mine < width});
+    }
+}

@@ -17,18 +17,6 @@ KERNEL conv_silu(const float* x, const float* w, const float* history, float* ou
     out[at] = silu(sum);
 }
 
-// Moves a history of `kept` rows on behind `rows` rows of `x`. Grid and block: one thread per channel, which reads ahead
-// of where it writes.
-KERNEL conv_advance(float* history, const float* x, u32 rows, u32 channels, u32 kept) {
-    u32 c = blockIdx.x * blockDim.x + threadIdx.x;
-    if (c >= channels) return;
-    for (u32 r = 0; r < kept; r++) {
-        u32 from = r + rows;
-        history[(u64)r * channels + c] =
-            from < kept ? history[(u64)from * channels + c] : x[(u64)(from - kept) * channels + c];
-    }
-}
-
 // Brings queries and keys to unit length in place; queries are divided by the root of the width, too. `qkv` is
 // `[rows][channels]`, of which the first `2 * key_heads` heads are meant. Grid and block: one warp per head of each row.
 KERNEL unit_heads(float* qkv, u32 rows, u32 channels, u32 key_heads, u32 dim) {
@@ -115,9 +103,33 @@ SCAN(64)
 SCAN(128)
 SCAN(256)
 
-// Does to the state what the first `rows` noted tokens did. Grid and block: one thread per value of the state.
-KERNEL delta_replay(const float* keys, const float* deltas, const float* decays, float* state, u32 rows, u32 key_heads,
-                    u32 value_heads, u32 dim) {
+// Arrays of up to 32 layers.
+struct Layers {
+    float* to[32];
+    const float* from[32];
+    const float* deltas[32];
+    const float* decays[32];
+};
+
+// Moves the histories of several layers, of `kept` rows, on behind `rows` rows of x. Grid: (any, layers). Block: any; one thread
+// per channel, which reads ahead of where it writes.
+KERNEL advance_layers(Layers layers, u32 rows, u32 channels, u32 kept) {
+    float* history = layers.to[blockIdx.y];
+    const float* x = layers.from[blockIdx.y];
+    u32 c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= channels) return;
+    for (u32 r = 0; r < kept; r++) {
+        u32 from = r + rows;
+        history[(u64)r * channels + c] =
+            from < kept ? history[(u64)from * channels + c] : x[(u64)(from - kept) * channels + c];
+    }
+}
+
+// Does to the states of several layers what the first `rows` noted tokens did. Grid: (any, layers). Block: any; one thread per
+// value of a state.
+KERNEL replay_layers(Layers layers, u32 rows, u32 key_heads, u32 value_heads, u32 dim) {
+    float* state = layers.to[blockIdx.y];
+    const float *keys = layers.from[blockIdx.y], *deltas = layers.deltas[blockIdx.y], *decays = layers.decays[blockIdx.y];
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= value_heads * dim * dim) return;
     u32 j = at / (dim * dim), i = at / dim % dim, c = at % dim;

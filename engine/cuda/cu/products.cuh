@@ -1,69 +1,29 @@
-// Rows of weights times rows of inputs: one warp computes a row of outputs for one or four inputs at a time, reading and
-// unpacking the weights once for them. What it reads again for more inputs is in a cache by then. (Eight at a time would save
-// little: with four, unpacking is a third of the work, and registers would cost more than that.)
+// Rows of weights times rows of inputs. A warp computes a *tile* of rows for one or four inputs at a time, reading and unpacking
+// the weights once for them. (Eight at a time would save little: with four, unpacking is a third of the work, and registers
+// would cost more than that.)
 //
-// A product type (`Floats`, `SmallUnits`, `LargeUnits`) has
-//   Inputs             the arrays of the inputs;
-//   row_bytes          the bytes of a row of weights;
-//   begin, input_bytes where an input's values lie, and how many bytes they are;
-//   row<T>             the product of a row with one of T inputs, which begin at elements `at` of the input arrays;
-//   input<T>, owns<T>  which of them it is that this lane has, and whether this is the lane to write it.
+// A block's threads first put the inputs, or as much of them as fits, into shared memory, where all of its warps read them. So no
+// thread may leave early: a warp without a tile computes the last one again, and writes nothing.
+//
+// A product type (`Floats`, `Tiles`, `LargeUnits`) has
+//   Inputs               the arrays of the inputs;
+//   ROWS, TOGETHER       rows of a tile, and tiles that a warp has of a matrix with short rows;
+//   tile_bytes           the bytes of a tile;
+//   Place                where a block keeps inputs;
+//   tile<W, T>           the products of the tiles at W places with T inputs, which begin at elements `at` of the input arrays;
+//   row, input<T>, owns<T>  which of a tile's rows and of the inputs it is that this lane has the product of, and whether this
+//                        is the lane to write it.
 #pragma once
 #include "units.cuh"
 
-// Threads of a block: four warps, so four rows.
+// Threads of a block: four warps, so four tiles.
 #define THREADS 128
+#define WARPS (THREADS / WARP)
 
 // Inputs at a time.
 #define CHUNK 4
 
 __device__ __forceinline__ u32 lane() { return threadIdx.x % WARP; }
-
-// Loads a word of every 32 bytes of a row, so that its own loads, which are small and in steps, find them in the nearest cache
-// and do not each wait for memory. The result depends on all words: whoever calls must seem to need it.
-__device__ __forceinline__ u32 ahead(const u8* w, u64 bytes) {
-    constexpr u32 AT_ONCE = 8;
-    // Whole sectors; memory begins at multiples of them.
-    const u8 *from = (const u8*)((u64)w & ~(u64)31) + 32 * lane(), *end = w + bytes;
-    u32 all = 0;
-#pragma unroll 1
-    for (; from < end; from += 32 * WARP * AT_ONCE) {
-        u32 words[AT_ONCE];
-#pragma unroll
-        for (u32 k = 0; k < AT_ONCE; k++) {
-            const u8* at = from + 32 * WARP * k;
-            words[k] = __ldg((const u32*)(at < end ? at : from));
-        }
-#pragma unroll
-        for (u32 k = 0; k < AT_ONCE; k++) all ^= words[k];
-    }
-    return all;
-}
-
-// A short row that is asked for while another is computed: at most 2,048 bytes of it.
-struct Next {
-    u32 words[2];
-
-    __device__ __forceinline__ void ask(const u8* w, u64 bytes) {
-        const u8 *from = (const u8*)((u64)w & ~(u64)31) + 32 * lane(), *end = w + bytes;
-#pragma unroll
-        for (u32 k = 0; k < 2; k++) {
-            const u8* at = from + 32 * WARP * k;
-            words[k] = at < end ? __ldg((const u32*)at) : 0;
-        }
-    }
-    __device__ __forceinline__ u32 all() const { return words[0] ^ words[1]; }
-};
-
-// [`ahead`] of the inputs, of which each of a block's warps asks for its share: all of them want all of it.
-__device__ __forceinline__ u32 ahead_shared(const u8* x, u64 bytes) {
-    constexpr u32 WARPS = THREADS / WARP;
-    const u64 share = (bytes / WARPS + 31) & ~(u64)31, from = share * (threadIdx.x / WARP);
-    return from < bytes ? ahead(x + from, min(share, bytes - from)) : 0;
-}
-
-// Keeps what was loaded ahead: true for no kernel that has rows to compute.
-__device__ __forceinline__ bool needed(u32 all, u32 rows) { return rows == 0 && all == 1; }
 
 // Adds up over the warp by halving (16 apart, then 8, 4, 2, 1), for T inputs at once: while there are several, each half of
 // the lanes goes on with half of them. A lane's result is that of input `lane / (32 / T)`.
@@ -83,178 +43,271 @@ template <u32 T> __device__ __forceinline__ float join_inputs(float (&v)[T]) {
     return v[0];
 }
 
+// Copies `words` words, at most MOST, to shared memory, to a place with room for whole fours: some are asked for before the first
+// arrives.
+template <u32 MOST> __device__ __forceinline__ void bring(u32* to, const u32* from, u32 words) {
+    constexpr u32 EACH = (MOST + 4 * THREADS - 1) / (4 * THREADS), AT_ONCE = EACH < 4 ? EACH : 4;
+    const bool wide = ((u64)from & 15) == 0;
+    for (u32 first = 4 * threadIdx.x; first < words; first += 4 * THREADS * AT_ONCE) {
+        uint4 four[AT_ONCE];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            const u32 i = first + 4 * THREADS * k;
+            if (wide && i + 4 <= words) {
+                four[k] = __ldg((const uint4*)(from + i));
+            } else if (i < words) {
+                four[k].x = __ldg(from + i);
+                four[k].y = __ldg(from + min(i + 1, words - 1));
+                four[k].z = __ldg(from + min(i + 2, words - 1));
+                four[k].w = __ldg(from + min(i + 3, words - 1));
+            }
+        }
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            const u32 i = first + 4 * THREADS * k;
+            if (i < words) *(uint4*)(to + i) = four[k];
+        }
+    }
+}
+
+// --- weights that are floats ---
+//
+// Element i meets partial sum i mod 32, which is lane i mod 32's. A row is arranged so that a lane finds what it needs side by
+// side: pieces of 32 * N elements, N of them a lane's, for N as large as 16 bytes allow as long as the row has so many, then
+// for N half as large, and so on; fewer than 32 at the end lie as they are. Rows begin at multiples of 16 bytes.
+
 struct F32 {
     static constexpr u32 BYTES = 4;
-    static __device__ __forceinline__ float at(const u8* w, u32 i) { return __ldg((const float*)w + i); }
+    static __device__ __forceinline__ float value(const u32* words, u32 i) { return __uint_as_float(words[i]); }
 };
 
 struct F16 {
     static constexpr u32 BYTES = 2;
-    static __device__ __forceinline__ float at(const u8* w, u32 i) { return read_half(w + 2 * (u64)i); }
+    static __device__ __forceinline__ float value(const u32* words, u32 i) { return low_half(words[i / 2] >> i % 2 * 16); }
 };
 
 struct BF16 {
     static constexpr u32 BYTES = 2;
-    static __device__ __forceinline__ float at(const u8* w, u32 i) { return bf16_to_float((u16)read16(w + 2 * (u64)i)); }
-};
-
-// Float weights: element i meets partial sum i mod 32, which is lane i mod 32's.
-template <class F> struct Floats {
-    typedef const float* Inputs;
-    template <u32 T> static __device__ __forceinline__ u32 input() { return lane() / (WARP / T); }
-    template <u32 T> static __device__ __forceinline__ bool owns() { return lane() % (WARP / T) == 0; }
-    static __device__ __forceinline__ u64 row_bytes(u32 cols) { return (u64)cols * F::BYTES; }
-    static __device__ __forceinline__ const u8* begin(const float* x, u32 at) { return (const u8*)(x + at); }
-    static __device__ __forceinline__ u64 input_bytes(u32 cols) { return (u64)cols * 4; }
-
-    template <u32 T>
-    static __device__ __forceinline__ float row(const u8* w, Inputs x, const u32 (&at)[T], u32 cols) {
-        // Weights under way at a time. Inputs are in a cache already.
-        constexpr u32 AHEAD = T == 1 ? 16 : 4;
-        float sums[T] = {};
-        u32 i = lane(), whole = cols / (WARP * AHEAD) * (WARP * AHEAD);
-#pragma unroll 1
-        for (; i < whole; i += WARP * AHEAD) {
-            float a[AHEAD];
-#pragma unroll
-            for (u32 k = 0; k < AHEAD; k++) a[k] = F::at(w, i + WARP * k);
-#pragma unroll
-            for (u32 k = 0; k < AHEAD; k++) {
-#pragma unroll
-                for (u32 t = 0; t < T; t++) sums[t] = fma_(a[k], __ldg(x + (at[t] + i + WARP * k)), sums[t]);
-            }
-        }
-#pragma unroll 1
-        for (; i < cols; i += WARP) {
-            float a = F::at(w, i);
-#pragma unroll
-            for (u32 t = 0; t < T; t++) sums[t] = fma_(a, __ldg(x + (at[t] + i)), sums[t]);
-        }
-        __syncwarp();
-        return join_inputs(sums);
+    static __device__ __forceinline__ float value(const u32* words, u32 i) {
+        return __uint_as_float(i % 2 ? words[i / 2] & 0xffff0000u : words[i / 2] << 16);
     }
 };
+
+// N elements that are loaded at once, in whole words for as long as they are under way.
+template <class F, u32 N> struct Few {
+    u32 words[(N * F::BYTES + 3) / 4];
+
+    __device__ __forceinline__ void load(const u8* w) {
+        if constexpr (N * F::BYTES == 16) {
+            *(uint4*)words = __ldg((const uint4*)w);
+        } else if constexpr (N * F::BYTES == 8) {
+            *(uint2*)words = __ldg((const uint2*)w);
+        } else {
+            words[0] = N * F::BYTES == 4 ? __ldg((const u32*)w) : read16(w);
+        }
+    }
+    __device__ __forceinline__ float at(u32 i) const { return F::value(words, i); }
+};
+
+// Values of inputs in shared memory: the same part of each.
+struct FloatsPlace {
+    static constexpr u32 KEPT = 5120;
+    alignas(16) float values[KEPT];
+};
+
+template <class F> struct Floats {
+    typedef const float* Inputs;
+    typedef FloatsPlace Place;
+    static constexpr u32 ROWS = 1, TOGETHER = 1, MOST = 16 / F::BYTES;
+
+    static __device__ __forceinline__ u32 row() { return 0; }
+    template <u32 T> static __device__ __forceinline__ u32 input() { return lane() / (WARP / T); }
+    template <u32 T> static __device__ __forceinline__ bool owns() { return lane() % (WARP / T) == 0; }
+    static __device__ __forceinline__ u64 tile_bytes(u32 cols) { return ((u64)cols * F::BYTES + 15) / 16 * 16; }
+
+    // Where element i of a row of `cols` lies.
+    static __device__ __forceinline__ u32 place(u32 i, u32 cols) {
+        u32 begin = 0;
+        for (u32 n = MOST; n > 0; n /= 2) {
+            u32 piece = WARP * n, whole = n == MOST ? (cols - begin) / piece * piece : cols - begin >= piece ? piece : 0;
+            if (i < begin + whole) {
+                u32 j = i - begin, within = j % piece;
+                return begin + j / piece * piece + within % WARP * n + within / WARP;
+            }
+            begin += whole;
+        }
+        return i;
+    }
+
+    // Adds N of a lane's elements to the sums; the inputs begin at `x`, `apart` from each other.
+    template <u32 N, u32 T>
+    static __device__ __forceinline__ void add(const Few<F, N>& few, const float* x, u32 apart, float (&sums)[T]) {
+#pragma unroll
+        for (u32 e = 0; e < N; e++) {
+            const float a = few.at(e);
+#pragma unroll
+            for (u32 t = 0; t < T; t++) sums[t] = fma_(a, x[t * apart + e * WARP + lane()], sums[t]);
+        }
+    }
+
+    // What follows the whole pieces of a row: some of half their size, a quarter, an eighth, and less than 32 elements.
+    template <u32 N> struct Rest {
+        Few<F, N> few;
+        Rest<N / 2> less;
+
+        __device__ __forceinline__ void load(const u8* w, u32 at, u32 end) {
+            const bool there = end - at >= WARP * N;
+            if (there) few.load(w + (at + N * lane()) * F::BYTES);
+            less.load(w, there ? at + WARP * N : at, end);
+        }
+        template <u32 T>
+        __device__ __forceinline__ void add_to(u32 at, u32 end, const float* x, u32 apart, float (&sums)[T]) const {
+            const bool there = end - at >= WARP * N;
+            if (there) add(few, x + at, apart, sums);
+            less.add_to(there ? at + WARP * N : at, end, x, apart, sums);
+        }
+    };
+    template <> struct Rest<0> {
+        Few<F, 1> few;
+
+        __device__ __forceinline__ void load(const u8* w, u32 at, u32 end) {
+            if (at + lane() < end) few.load(w + (at + lane()) * F::BYTES);
+        }
+        template <u32 T>
+        __device__ __forceinline__ void add_to(u32 at, u32 end, const float* x, u32 apart, float (&sums)[T]) const {
+            if (at + lane() < end) add(few, x + at, apart, sums);
+        }
+    };
+
+    template <u32 W, u32 T>
+    static __device__ __forceinline__ void tile(const u8* const (&w)[W], Inputs x, const u32 (&at)[T], u32 cols, u32 rows,
+                                                Place& place, float (&out)[W]) {
+        // Pieces at a time, of each row; the next are under way meanwhile.
+        constexpr u32 AHEAD = W > 1 ? 1 : T > 1 ? 2 : 8;
+        constexpr u32 PIECE = WARP * MOST, PART = Place::KEPT / T / PIECE * PIECE;
+        const u32 whole = cols / PIECE * PIECE;
+        float sums[W][T] = {};
+        Rest<MOST / 2> rest[W];
+#pragma unroll
+        for (u32 r = 0; r < W; r++) rest[r].load(w[r], whole, cols);
+        Few<F, MOST> next[AHEAD][W];
+        load_pieces(next, w, 0, whole);
+        for (u32 from = 0; from < cols; from += PART) {
+            const u32 end = min(from + PART, cols);
+            __syncthreads();
+#pragma unroll
+            for (u32 t = 0; t < T; t++) {
+                bring<PART>((u32*)(place.values + t * PART), (const u32*)(x + at[t] + from), end - from);
+            }
+            __syncthreads();
+            const float* here = place.values - from;
+            const u32 until = min(end, whole);
+#pragma unroll 1
+            for (u32 i = from; i < until; i += AHEAD * PIECE) {
+                Few<F, MOST> few[AHEAD][W];
+#pragma unroll
+                for (u32 k = 0; k < AHEAD; k++) {
+#pragma unroll
+                    for (u32 r = 0; r < W; r++) few[k][r] = next[k][r];
+                }
+                load_pieces(next, w, min(i + AHEAD * PIECE, until), whole);
+#pragma unroll
+                for (u32 k = 0; k < AHEAD; k++) {
+                    if (i + k * PIECE >= until) break;
+#pragma unroll
+                    for (u32 r = 0; r < W; r++) add(few[k][r], here + i + k * PIECE, PART, sums[r]);
+                }
+            }
+            if (end == cols) {
+#pragma unroll
+                for (u32 r = 0; r < W; r++) rest[r].add_to(whole, cols, here, PART, sums[r]);
+            }
+        }
+        __syncwarp();
+#pragma unroll
+        for (u32 r = 0; r < W; r++) out[r] = join_inputs(sums[r]);
+    }
+
+    template <u32 AHEAD, u32 W>
+    static __device__ __forceinline__ void load_pieces(Few<F, MOST> (&pieces)[AHEAD][W], const u8* const (&w)[W], u32 from,
+                                                       u32 whole) {
+#pragma unroll
+        for (u32 k = 0; k < AHEAD; k++) {
+            if (from + k * WARP * MOST >= whole) break;
+#pragma unroll
+            for (u32 r = 0; r < W; r++) pieces[k][r].load(w[r] + (from + k * WARP * MOST + MOST * lane()) * F::BYTES);
+        }
+    }
+};
+
+// --- weights that are integers ---
 
 // Quantised inputs; element numbers count values, so a scale is at a 32nd of them and a sum at a 16th.
 struct Integers {
     const i8* values;
     const float* scales;
     const i16* sums;
+};
 
-    __device__ __forceinline__ i32 four(u32 at) const { return __ldg((const i32*)(values + at)); }
-    __device__ __forceinline__ int2 eight(u32 at) const { return __ldg((const int2*)(values + at)); }
-    __device__ __forceinline__ float scale(u32 at) const { return __ldg(scales + at / 32); }
+// Inputs in shared memory: the same part of each.
+struct IntegersPlace {
+    static constexpr u32 KEPT = 8192;
+    alignas(16) i8 values[KEPT];
+    alignas(16) float scales[KEPT / 32];
+    alignas(16) i16 sums[KEPT / 16];
+
+    // Brings elements `from` to `end` of T inputs, which lie KEPT / T apart then.
+    template <u32 T> __device__ __forceinline__ void fill(const Integers& x, const u32 (&at)[T], u32 from, u32 end) {
+        constexpr u32 PART = KEPT / T;
+        const u32 count = end - from;
+        // Inputs of an odd number of 32s have scales that begin at odd places.
+        constexpr u32 EACH = (PART / 32 + THREADS - 1) / THREADS;
+        __syncthreads();
+#pragma unroll
+        for (u32 t = 0; t < T; t++) {
+            const u32 begin = at[t] + from;
+            float scale[EACH];
+            u32 sum[EACH];
+#pragma unroll
+            for (u32 k = 0; k < EACH; k++) {
+                const u32 i = threadIdx.x + k * THREADS;
+                if (i >= count / 32) break;
+                scale[k] = __ldg(x.scales + begin / 32 + i);
+                sum[k] = __ldg((const u32*)x.sums + begin / 32 + i);
+            }
+            bring<PART / 4>((u32*)(values + t * PART), (const u32*)(x.values + begin), count / 4);
+#pragma unroll
+            for (u32 k = 0; k < EACH; k++) {
+                const u32 i = threadIdx.x + k * THREADS;
+                if (i >= count / 32) break;
+                scales[t * PART / 32 + i] = scale[k];
+                ((u32*)sums)[t * PART / 32 + i] = sum[k];
+            }
+        }
+        __syncthreads();
+    }
+    __device__ __forceinline__ int4 sixteen(u32 at) const { return *(const int4*)(values + at); }
+    __device__ __forceinline__ int2 eight(u32 at) const { return *(const int2*)(values + at); }
+    __device__ __forceinline__ i32 four(u32 at) const { return *(const i32*)(values + at); }
+    __device__ __forceinline__ float scale(u32 at) const { return scales[at / 32]; }
     // The sums of two neighbouring groups of 16.
-    __device__ __forceinline__ short2 two_sums(u32 at) const { return __ldg((const short2*)(sums + at / 16)); }
+    __device__ __forceinline__ short2 two_sums(u32 at) const { return *(const short2*)(sums + at / 16); }
 };
 
-// Integer weights. Every four lanes share units: four `q` has partial sum q. When a unit's integers are added up over the four,
-// its lanes go on with one of the T inputs each, or all with the only one.
-template <class U> struct Units {
+// What integer weights have in common: a tile is four rows, each of which eight lanes share. Lane q of them has partial sum q,
+// which units q, q + 8, ... of the row meet in order.
+struct FourRows {
     typedef Integers Inputs;
+    typedef IntegersPlace Place;
+    static constexpr u32 ROWS = 4, LANES = WARP / ROWS;
 
-    // Lanes of a four that go on with the same input, and which of them this is.
-    template <u32 T> static constexpr u32 COPIES = 4 / T;
-    template <u32 T> static __device__ __forceinline__ u32 copy() { return lane() % COPIES<T>; }
+    static __device__ __forceinline__ u32 row() { return lane() / LANES; }
+    static __device__ __forceinline__ u32 part() { return lane() % LANES; }
+    template <u32 T> static __device__ __forceinline__ u32 input() { return part() % T; }
+    template <u32 T> static __device__ __forceinline__ bool owns() { return part() < T; }
 
-    template <u32 T> static __device__ __forceinline__ u32 input() { return lane() % 4 / COPIES<T>; }
-    template <u32 T> static __device__ __forceinline__ bool owns() { return lane() < 4 && copy<T>() == 0; }
-
-    // The element at which this lane's input begins.
-    template <u32 T> static __device__ __forceinline__ u32 own(const u32 (&at)[T]) {
-        u32 mine = at[0];
-#pragma unroll
-        for (u32 t = 1; t < T; t++) mine = input<T>() == t ? at[t] : mine;
-        return mine;
-    }
-
-    // The sum over a four's lanes of the integers of this lane's input.
-    template <u32 T> static __device__ __forceinline__ i32 add_up(i32 (&v)[T]) {
-        u32 apart = 2;
-#pragma unroll
-        for (u32 n = T / 2; n > 0; n /= 2, apart /= 2) {
-            bool upper = lane() & apart;
-#pragma unroll
-            for (u32 i = 0; i < n; i++) {
-                i32 kept = upper ? v[i + n] : v[i], given = upper ? v[i] : v[i + n];
-                v[i] = kept + __shfl_xor_sync(ALL, given, apart);
-            }
-        }
-#pragma unroll
-        for (; apart > 0; apart /= 2) v[0] += __shfl_xor_sync(ALL, v[0], apart);
-        return v[0];
-    }
-
-    // Joins the eight partial sums by halving; the first four has the result.
-    static __device__ __forceinline__ float join(float sum) {
-#pragma unroll
-        for (u32 apart = 16; apart >= 4; apart /= 2) sum += __shfl_down_sync(ALL, sum, apart);
-        return sum;
-    }
-};
-
-// Types with units of 32 values or fewer: each lane takes a unit, and adds its integers up by itself. What is left is the order:
-// partial sum q takes units q, q + 8, q + 16, q + 24 of the warp's 32, so every lane with `lane % 8 == q` follows it.
-template <class U> struct SmallUnits {
-    typedef Integers Inputs;
-
-    template <u32 T> static __device__ __forceinline__ u32 input() { return lane() / 8; }
-    template <u32 T> static __device__ __forceinline__ bool owns() { return lane() % 8 == 0 && lane() / 8 < T; }
-
-    static __device__ __forceinline__ u64 row_bytes(u32 cols) { return (u64)(cols / (U::UNIT * U::PER_BLOCK)) * U::BYTES; }
-
-    // The levels of a unit, four to a word, in the order of the values.
-    static __device__ __forceinline__ void levels(const u8* b, u32 part, i32 (&words)[U::UNIT / 4], float& d, float& d_min) {
-#pragma unroll
-        for (u32 j = 0; j < 4; j++) {
-            i32 w[U::WORDS];
-            U::take(b, part, j, w, d, d_min);
-            if constexpr (U::WORDS == 1) {
-                words[j] = w[0];
-            } else if constexpr (U::APART == 4) {
-                words[2 * j] = w[0], words[2 * j + 1] = w[1];
-            } else {
-                words[j] = w[0], words[j + 4] = w[1];
-            }
-        }
-    }
-
-    template <u32 T>
-    static __device__ __forceinline__ float row(const u8* w, Integers x, const u32 (&at)[T], u32 cols) {
-        const u32 units = cols / U::UNIT, q = lane() % 8;
-        float sums[T] = {};
-#pragma unroll 1
-        for (u32 base = 0; base < units; base += WARP) {
-            // Lanes behind the last unit take it too, and nobody follows them.
-            const u32 u = min(base + lane(), units - 1), unit = u * U::UNIT;
-            i32 words[U::UNIT / 4];
-            float d, d_min = 0.0f;
-            levels(w + (u64)(u / U::PER_BLOCK) * U::BYTES, u % U::PER_BLOCK, words, d, d_min);
-#pragma unroll
-            for (u32 t = 0; t < T; t++) {
-                i32 p = 0;
-#pragma unroll
-                for (u32 k = 0; k < U::UNIT / 16; k++) {
-                    int4 v = __ldg((const int4*)(x.values + at[t] + unit) + k);
-                    p = __dp4a(words[4 * k], v.x, p);
-                    p = __dp4a(words[4 * k + 1], v.y, p);
-                    p = __dp4a(words[4 * k + 2], v.z, p);
-                    p = __dp4a(words[4 * k + 3], v.w, p);
-                }
-                float a = x.scale(at[t] + unit), da = d * a, product = (float)p, dm = 0.0f, m = 0.0f;
-                if constexpr (U::MINS) {
-                    short2 two = x.two_sums(at[t] + unit);
-                    dm = d_min * a;
-                    m = -(float)(two.x + two.y);
-                }
-#pragma unroll
-                for (u32 from = q; from < WARP; from += 8) {
-                    float next = fma_(__shfl_sync(ALL, da, from), __shfl_sync(ALL, product, from), sums[t]);
-                    if constexpr (U::MINS) next = fma_(__shfl_sync(ALL, dm, from), __shfl_sync(ALL, m, from), next);
-                    sums[t] = base + from < units ? next : sums[t];
-                }
-            }
-        }
+    // Joins the eight partial sums by halving; each lane has the sum of its `input`.
+    template <u32 T> static __device__ __forceinline__ float join(float (&sums)[T]) {
         float mine = 0.0f;
 #pragma unroll
         for (u32 t = 0; t < T; t++) {
@@ -264,34 +317,177 @@ template <class U> struct SmallUnits {
         }
         return mine;
     }
-
-    static __device__ __forceinline__ const u8* begin(Integers x, u32 at) { return (const u8*)x.values + at; }
-    static __device__ __forceinline__ u64 input_bytes(u32 cols) { return cols; }
 };
 
-// Types with units of 256 values: eight units at a time, one for each four of lanes, whose pieces its lanes take in turn. When
-// fewer are left, each has more lanes, up to sixteen.
-template <class U> struct LargeUnits : Units<U> {
-    typedef Units<U> Base;
+// Types with units of 32 values or fewer, arranged in tiles: for every eight units, the levels of all 32 (row by row), then
+// their headers, which have the float scales. So a warp's loads are wide and side by side. Where a row has not eight units left,
+// the last have the same order. Each part begins at a multiple of 16 bytes; rows that a matrix has not are zeros.
+template <class U> struct Tiles : FourRows {
+    static constexpr u32 TOGETHER = U::LEVELS > 8 ? 2 : 4;
+
+    static __device__ __forceinline__ u32 level_bytes(u32 units) { return (ROWS * units * U::LEVELS + 15) / 16 * 16; }
+    static __device__ __forceinline__ u32 bytes(u32 units) {
+        return level_bytes(units) + (ROWS * ((units + U::SHARE - 1) / U::SHARE) * U::HEADER + 15) / 16 * 16;
+    }
+    static __device__ __forceinline__ u64 tile_bytes(u32 cols) {
+        const u32 units = cols / U::UNIT;
+        return (u64)(units / 8) * bytes(8) + (units % 8 ? bytes(units % 8) : 0);
+    }
+
+    // A lane's unit of eight.
+    struct Unit {
+        u32 levels[U::LEVELS / 4];
+        u32 header[2];
+    };
+
+    static __device__ __forceinline__ void load(const u8* w, u32 eight, u32 units, Unit& unit) {
+        const u32 n = min(units - 8 * eight, 8u), q = min(part(), n - 1);
+        w += (u64)eight * bytes(8);
+        const u8* levels = w + (row() * n + q) * U::LEVELS;
+        if constexpr (U::LEVELS == 8) {
+            *(uint2*)unit.levels = __ldg((const uint2*)levels);
+        } else {
+#pragma unroll
+            for (u32 k = 0; k < U::LEVELS / 16; k++) ((uint4*)unit.levels)[k] = __ldg((const uint4*)levels + k);
+        }
+        const u32 headers = (n + U::SHARE - 1) / U::SHARE;
+        const u8* header = w + level_bytes(n) + (row() * headers + q / U::SHARE) * U::HEADER;
+        if constexpr (U::HEADER == 1) {
+            unit.header[0] = read8(header);
+        } else if constexpr (U::HEADER == 2) {
+            unit.header[0] = read16(header);
+        } else if constexpr (U::HEADER == 4) {
+            unit.header[0] = __ldg((const u32*)header);
+        } else {
+            unit.header[0] = read32(header);
+            unit.header[1] = U::HEADER == 6 ? read16(header + 4) : read32(header + 4);
+        }
+    }
+
+    template <u32 AHEAD, u32 W>
+    static __device__ __forceinline__ void load_eights(Unit (&unit)[AHEAD][W], const u8* const (&w)[W], u32 first, u32 eights,
+                                                       u32 units) {
+#pragma unroll
+        for (u32 k = 0; k < AHEAD; k++) {
+            if (first + k >= eights) break;
+#pragma unroll
+            for (u32 r = 0; r < W; r++) load(w[r], first + k, units, unit[k][r]);
+        }
+    }
+
+    // Adds a lane's unit to the partial sums of T inputs, if it is a live one.
+    template <u32 T>
+    static __device__ __forceinline__ void add_unit(const Unit& unit, const Place& place, u32 element, bool live,
+                                                    float (&sums)[T]) {
+        constexpr u32 PART = Place::KEPT / T;
+        i32 words[U::UNIT / 4];
+        float d, d_min = 0.0f;
+        U::open(unit.levels, unit.header, words, d, d_min);
+#pragma unroll
+        for (u32 t = 0; t < T; t++) {
+            i32 p = 0;
+#pragma unroll
+            for (u32 j = 0; j < U::UNIT / 16; j++) {
+                int4 v = place.sixteen(t * PART + element + 16 * j);
+                p = __dp4a(words[4 * j], v.x, p);
+                p = __dp4a(words[4 * j + 1], v.y, p);
+                p = __dp4a(words[4 * j + 2], v.z, p);
+                p = __dp4a(words[4 * j + 3], v.w, p);
+            }
+            const float a = place.scale(t * PART + element);
+            float next = fma_(d * a, (float)p, sums[t]);
+            if constexpr (U::MINS) {
+                short2 two = place.two_sums(t * PART + element);
+                next = fma_(d_min * a, -(float)(two.x + two.y), next);
+            }
+            sums[t] = live ? next : sums[t];
+        }
+    }
+
+    template <u32 W, u32 T>
+    static __device__ __forceinline__ void tile(const u8* const (&w)[W], Integers x, const u32 (&at)[T], u32 cols, u32 rows,
+                                                Place& place, float (&out)[W]) {
+        // Eights at a time; the next are under way meanwhile.
+        constexpr u32 FIT = 22 / (W * (U::LEVELS / 4 + 1)), AHEAD = FIT < 1 ? 1 : T > 1 && FIT > 2 ? 2 : FIT > 6 ? 6 : FIT;
+        constexpr u32 EIGHT = 8 * U::UNIT, PART = Place::KEPT / T;
+        const u32 units = cols / U::UNIT, eights = (units + 7) / 8;
+        float sums[W][T] = {};
+        Unit next[AHEAD][W];
+        load_eights(next, w, 0, eights, units);
+        u32 part_at = 0;
+#pragma unroll 1
+        for (u32 first = 0; first < eights; first += AHEAD) {
+            Unit unit[AHEAD][W];
+#pragma unroll
+            for (u32 k = 0; k < AHEAD; k++) {
+#pragma unroll
+                for (u32 r = 0; r < W; r++) unit[k][r] = next[k][r];
+            }
+            load_eights(next, w, first + AHEAD, eights, units);
+#pragma unroll
+            for (u32 k = 0; k < AHEAD; k++) {
+                const u32 eight = first + k;
+                if (eight >= eights) break;
+                if (eight * EIGHT % PART == 0) {
+                    part_at = eight * EIGHT;
+                    place.template fill<T>(x, at, part_at, min(part_at + PART, cols));
+                }
+                // Lanes behind the last unit compute it too, and throw it away.
+                const u32 u = min(8 * eight + part(), units - 1), element = u * U::UNIT - part_at;
+                const bool live = 8 * eight + part() < units;
+#pragma unroll
+                for (u32 r = 0; r < W; r++) add_unit(unit[k][r], place, element, live, sums[r]);
+            }
+        }
+        __syncwarp();
+#pragma unroll
+        for (u32 r = 0; r < W; r++) out[r] = join(sums[r]);
+    }
+};
+
+// Loads a word of every 32 bytes, so that later loads, which are small and in steps, find them in the nearest cache and do not each
+// wait for memory. The result depends on all words: whoever calls must seem to need it.
+__device__ __forceinline__ u32 ahead(const u8* w, u64 bytes) {
+    constexpr u32 AT_ONCE = 8;
+    // Whole sectors; memory begins at multiples of them.
+    const u8 *from = (const u8*)((u64)w & ~(u64)31) + 32 * lane(), *end = w + bytes;
+    u32 all = 0;
+#pragma unroll 1
+    for (; from < end; from += 32 * WARP * AT_ONCE) {
+        u32 words[AT_ONCE];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            const u8* at = from + 32 * WARP * k;
+            words[k] = __ldg((const u32*)(at < end ? at : from));
+        }
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) all ^= words[k];
+    }
+    return all;
+}
+
+// Types with units of 256 values, as the file has them. Eight lanes share each unit, and the one whose partial sum it meets takes
+// the result.
+template <class U> struct LargeUnits : FourRows {
+    static constexpr u32 TOGETHER = 1;
 
     static __device__ __forceinline__ u64 row_bytes(u32 cols) { return (u64)(cols / U::UNIT) * U::BYTES; }
-    static __device__ __forceinline__ const u8* begin(Integers x, u32 at) { return (const u8*)x.values + at; }
-    static __device__ __forceinline__ u64 input_bytes(u32 cols) { return cols; }
+    static __device__ __forceinline__ u64 tile_bytes(u32 cols) { return ROWS * row_bytes(cols); }
 
     // Adds a piece of a unit, whose values begin at `unit`, to the integer sums of T inputs.
     template <u32 T>
-    static __device__ __forceinline__ void add_piece(const u8* b, u32 piece, Integers x, const u32 (&at)[T], u32 unit,
-                                                     i32 (&p)[T]) {
+    static __device__ __forceinline__ void add_piece(const u8* b, u32 piece, const Place& place, u32 unit, i32 (&p)[T]) {
+        constexpr u32 PART = Place::KEPT / T;
         i32 words[2], s[2];
         u32 first = U::piece(b, piece, words, s) + unit;
 #pragma unroll
         for (u32 t = 0; t < T; t++) {
             int2 v;
             if constexpr (U::APART == 4) {
-                v = x.eight(at[t] + first);
+                v = place.eight(t * PART + first);
             } else {
-                v.x = x.four(at[t] + first);
-                v.y = x.four(at[t] + first + U::APART);
+                v.x = place.four(t * PART + first);
+                v.y = place.four(t * PART + first + U::APART);
             }
             if constexpr (U::ONE_SCALE) {
                 p[t] += s[0] * __dp4a(words[1], v.y, __dp4a(words[0], v.x, 0));
@@ -301,57 +497,68 @@ template <class U> struct LargeUnits : Units<U> {
         }
     }
 
-    // The integer sum of a unit's minimums with the sums of this lane's input.
-    template <u32 T> static __device__ __forceinline__ i32 mins(const u8* b, Integers x, u32 unit) {
-        i32 out = 0;
-#pragma unroll 2
-        for (u32 p = Base::template copy<T>(); p < 8; p += Base::template COPIES<T>) {
-            i32 first, second;
-            U::mins(b, p, first, second);
-            short2 m = x.two_sums(unit + 32 * p);
-            out += first * m.x + second * m.y;
-        }
+    static __device__ __forceinline__ i32 over_lanes(i32 v) {
 #pragma unroll
-        for (u32 apart = 1; apart < Base::template COPIES<T>; apart *= 2) out += __shfl_xor_sync(ALL, out, apart);
-        return out;
+        for (u32 apart = 4; apart > 0; apart /= 2) v += __shfl_xor_sync(ALL, v, apart);
+        return v;
     }
 
-    template <u32 T>
-    static __device__ __forceinline__ float row(const u8* w, Integers x, const u32 (&at)[T], u32 cols) {
-        const u32 units = cols / U::UNIT, mine = Base::template own<T>(at);
-        float sum = 0.0f;
-#pragma unroll 1
-        for (u32 base = 0; base < units; base += 8) {
-            const u32 left = units - base, lanes = left > 4 ? 4 : left > 2 ? 8 : 16;
-            const u32 group = lane() / lanes;
-            i32 p[T] = {};
-            if (group < left) {
-                const u8* b = w + (u64)(base + group) * U::BYTES;
-                // Each group begins elsewhere: units are 256 bytes of inputs apart, which are the same banks of the cache.
-#pragma unroll 1
-                for (u32 turn = 0; turn < WARP / lanes; turn += 2) {
+    template <u32 W, u32 T>
+    static __device__ __forceinline__ void tile(const u8* const (&tiles)[W], Integers x, const u32 (&at)[T], u32 cols, u32 rows,
+                                                Place& place, float (&out)[W]) {
+        constexpr u32 PART = Place::KEPT / T;
+        const u32 units = cols / U::UNIT;
+        u32 all = 0;
 #pragma unroll
-                    for (u32 k = 0; k < 2; k++) {
-                        u32 piece = (lanes * (turn + k + group) + lane() % lanes) % 32;
-                        add_piece(b, piece, x, at, (base + group) * U::UNIT, p);
-                    }
-                }
+        for (u32 r = 0; r < W; r++) all ^= ahead(tiles[r], rows * row_bytes(cols));
+        // Kept: true for no tile that has rows.
+        if (rows == 0 && all == 1) return;
+        // One after the other, so that the code is there once.
+#pragma unroll 1
+        for (u32 r = 0; r < W; r++) {
+            const u8* b = tiles[0];
+#pragma unroll
+            for (u32 k = 1; k < W; k++) b = r == k ? tiles[k] : b;
+            // Rows that the matrix has not are its last.
+            b += min(row(), rows - 1) * row_bytes(cols);
+            float sums[T] = {};
+#pragma unroll 1
+            for (u32 u = 0; u < units; u++, b += U::BYTES) {
+                const u32 begin = u * U::UNIT / PART * PART, unit = u * U::UNIT - begin;
+                if (unit == 0) place.template fill<T>(x, at, begin, min(begin + PART, cols));
+                add_unit(b, place, unit, u % 8 == part(), sums);
             }
             __syncwarp();
-            i32 product = Base::add_up(p);
-#pragma unroll 1
-            for (u32 apart = 4; apart < lanes; apart *= 2) product += __shfl_xor_sync(ALL, product, apart);
-            // Four q goes on with unit base + q, wherever it was computed.
-            const u32 four = lane() / 4, u = min(base + four, units - 1), unit = mine + u * U::UNIT;
-            product = __shfl_sync(ALL, product, four * lanes + lane() % 4);
-            const u8* b = w + (u64)u * U::BYTES;
-            float d, d_min;
-            U::scales(b, d, d_min);
-            float a = x.scale(unit);
-            float next = fma_(d * a, (float)product, sum);
-            if constexpr (U::MINS) next = fma_(d_min * a, -(float)mins<T>(b, x, unit), next);
-            sum = base + four < units ? next : sum;
+            const float sum = join(sums);
+#pragma unroll
+            for (u32 k = 0; k < W; k++) out[k] = r == k ? sum : out[k];
         }
-        return Base::join(sum);
+    }
+
+    // Adds a unit to the partial sums of T inputs in the lane that it `meets`.
+    template <u32 T>
+    static __device__ __forceinline__ void add_unit(const u8* b, const Place& place, u32 unit, bool meets, float (&sums)[T]) {
+        constexpr u32 PART = Place::KEPT / T;
+        i32 p[T] = {}, m[T] = {};
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) add_piece(b, 8 * k + part(), place, unit, p);
+        if constexpr (U::MINS) {
+            i32 first, second;
+            U::mins(b, part(), first, second);
+#pragma unroll
+            for (u32 t = 0; t < T; t++) {
+                short2 two = place.two_sums(t * PART + unit + 32 * part());
+                m[t] = first * two.x + second * two.y;
+            }
+        }
+        float d, d_min;
+        U::scales(b, d, d_min);
+#pragma unroll
+        for (u32 t = 0; t < T; t++) {
+            const float a = place.scale(t * PART + unit);
+            float next = fma_(d * a, (float)over_lanes(p[t]), sums[t]);
+            if constexpr (U::MINS) next = fma_(d_min * a, -(float)over_lanes(m[t]), next);
+            sums[t] = meets ? next : sums[t];
+        }
     }
 };

@@ -1,4 +1,5 @@
 // Products with weights in the i-quants that look groups up in code books.
+#define BLOCKS_TOGETHER 5
 #include "kernels.cuh"
 #include "units_grid.cuh"
 

@@ -1,4 +1,5 @@
 // Products with weights in the k-quants and IQ4_XS.
+#define BLOCKS_TOGETHER 6
 #include "kernels.cuh"
 #include "units_k.cuh"
 

@@ -14,14 +14,6 @@ __device__ __forceinline__ u32 read16(const u8* p) { return __ldg((const u16*)p)
 
 __device__ __forceinline__ u32 read32(const u8* p) { return read16(p) | read16(p + 2) << 16; }
 
-// Four bytes at any address, out of aligned words that hold one of them at least: nothing else may be touched, since a
-// mapping may end behind the last byte.
-__device__ __forceinline__ u32 read32_anywhere(const u8* p) {
-    u64 at = (u64)p;
-    u32 low = __ldg((const u32*)(at & ~3ull)), high = __ldg((const u32*)((at + 3) & ~3ull));
-    return __funnelshift_r(low, high, 8 * (u32)(at & 3));
-}
-
 // Four bytes out of the eight of `low` and `high`; the top bit of each nibble of `pick` must be clear.
 __device__ __forceinline__ u32 bytes_of(u32 low, u32 high, u32 pick) {
     u32 out;
@@ -29,12 +21,14 @@ __device__ __forceinline__ u32 bytes_of(u32 low, u32 high, u32 pick) {
     return out;
 }
 
-// The value of a half; one instruction, since all halves are floats.
-__device__ __forceinline__ float read_half(const u8* p) {
+// The value of the half in a word's low bits; one instruction, since all halves are floats.
+__device__ __forceinline__ float low_half(u32 word) {
     float out;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"((u16)read16(p)));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"((u16)word));
     return out;
 }
+
+__device__ __forceinline__ float read_half(const u8* p) { return low_half(read16(p)); }
 
 // x - n in each byte, for bytes of x below 128 and n up to 128.
 __device__ __forceinline__ u32 less(u32 x, u32 n) { return ((x | 0x80808080u) - n * 0x01010101u) ^ 0x80808080u; }

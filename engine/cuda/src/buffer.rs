@@ -135,6 +135,17 @@ impl Floats {
         values
     }
 
+    /// The same values, not a copy.
+    pub(crate) fn alias(&self) -> Floats {
+        Floats {
+            memory: Arc::clone(&self.memory),
+            offset: self.offset,
+            len: self.len,
+            short: OnceLock::new(),
+            long: OnceLock::new(),
+        }
+    }
+
     /// A copy.
     pub fn duplicate(&self) -> Floats {
         self.slice(0..self.len)

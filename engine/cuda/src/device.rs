@@ -1,5 +1,6 @@
 //! A GPU: its context, its stream, its memory.
 
+mod aside;
 mod launch;
 
 pub(crate) use launch::Arg;
@@ -9,6 +10,7 @@ use crate::error::{Error, Result, driver};
 use crate::pool::Pool;
 use cudarc::driver::{result, sys};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::Memory;
@@ -24,6 +26,9 @@ struct Inner {
     ordinal: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    /// For branches of graphs, and whether one is being recorded.
+    side: sys::CUstream,
+    aside: AtomicBool,
     name: String,
     capability: (i32, i32),
     processors: u32,
@@ -43,6 +48,9 @@ struct Recording {
     pool: Pool,
     /// Memory of others that the graph uses.
     used: HashMap<u64, Arc<Memory>>,
+    /// While a branch is open: memory that was given back, sizes and addresses. Kernels of the branch and those beside it come in no
+    /// order, so nobody may have it yet.
+    waiting: Option<Vec<(usize, u64)>>,
 }
 
 /// Memory that belongs to a graph. It is given back when the graph is dropped, and everything that was made in it.
@@ -125,10 +133,11 @@ impl Device {
         let total = unsafe { result::device::total_mem(ordinal) }.map_err(driver("asking for the GPU's memory"))?;
         // SAFETY: as above; released when the device is dropped.
         let context = unsafe { result::primary_ctx::retain(ordinal) }.map_err(driver("opening the GPU"))?;
-        let stream = current(context).and_then(|()| {
-            result::stream::create(result::stream::StreamKind::NonBlocking).map_err(driver("making a stream"))
+        let streams = current(context).and_then(|()| {
+            let make = || result::stream::create(result::stream::StreamKind::NonBlocking);
+            make().and_then(|stream| Ok((stream, make()?))).map_err(driver("making a stream"))
         });
-        let stream = stream.inspect_err(|_| {
+        let (stream, side) = streams.inspect_err(|_| {
             // SAFETY: retained above, and nothing else has it.
             let _ = unsafe { result::primary_ctx::release(ordinal) };
         })?;
@@ -137,6 +146,8 @@ impl Device {
                 ordinal,
                 context,
                 stream,
+                side,
+                aside: AtomicBool::new(false),
                 name,
                 capability: (major, minor),
                 processors: u32::try_from(processors).unwrap_or(1),
@@ -267,7 +278,10 @@ impl Device {
             && Arc::ptr_eq(&recording.own, own)
             && address != 0
         {
-            recording.pool.put(size, address);
+            match &mut recording.waiting {
+                Some(waiting) => waiting.push((size, address)),
+                None => recording.pool.put(size, address),
+            }
         }
     }
 
@@ -292,7 +306,8 @@ impl Device {
             if recording.is_some() {
                 return Err(Error::Internal("a graph is being recorded already".to_owned()));
             }
-            *recording = Some(Recording { own: Arc::clone(&own), pool: Pool::default(), used: HashMap::new() });
+            *recording =
+                Some(Recording { own: Arc::clone(&own), pool: Pool::default(), used: HashMap::new(), waiting: None });
         }
         // Relaxed: memory is allocated meanwhile, and constants are copied.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -382,7 +397,7 @@ impl Device {
         if bytes > 0 {
             // SAFETY: as the caller says.
             self.attempt(|inner| unsafe {
-                result::memcpy_dtod_async(to, from, bytes, inner.stream).map_err(driver("copying on the GPU"))
+                result::memcpy_dtod_async(to, from, bytes, inner.current()).map_err(driver("copying on the GPU"))
             });
         }
     }
@@ -395,7 +410,7 @@ impl Device {
         if bytes > 0 {
             // SAFETY: as the caller says.
             self.attempt(|inner| unsafe {
-                result::memset_d8_async(to, byte, bytes, inner.stream).map_err(driver("filling memory of the GPU"))
+                result::memset_d8_async(to, byte, bytes, inner.current()).map_err(driver("filling memory of the GPU"))
             });
         }
     }
@@ -405,6 +420,13 @@ impl Device {
 fn current(context: sys::CUcontext) -> Result<()> {
     // SAFETY: the context is retained as long as the device lives.
     unsafe { result::ctx::set_current(context) }.map_err(driver("using the GPU"))
+}
+
+impl Inner {
+    /// The stream on which things are started now.
+    fn current(&self) -> sys::CUstream {
+        if self.aside.load(Ordering::Relaxed) { self.side } else { self.stream }
+    }
 }
 
 impl Drop for Inner {
@@ -423,6 +445,7 @@ impl Drop for Inner {
                 let _ = result::module::unload(*module);
             }
             let _ = result::stream::destroy(self.stream);
+            let _ = result::stream::destroy(self.side);
             let _ = result::primary_ctx::release(self.ordinal);
         }
     }

@@ -3,8 +3,9 @@
 use crate::buffer::{Floats, Memory, blocks, n};
 use crate::device::{Arg, Device};
 use crate::error::Result;
-use crate::matrix::{Matrix, inputs, kernel, shared_out};
+use crate::matrix::{Matrix, blocks_for, blocks_for_short, inputs, kernel};
 use crate::ops::{THREADS, fits};
+use crate::pack::Shape;
 use std::sync::Arc;
 use strata_cpu::experts::GateUp as HostGateUp;
 use strata_gguf::{GgmlType, Tensor};
@@ -17,22 +18,27 @@ pub enum GateUp {
     Fused(Weights),
 }
 
-/// A tensor of all experts' weights.
+/// A tensor of all experts' matrices, one after another.
 pub struct Weights {
     memory: Arc<Memory>,
-    ty: GgmlType,
-    /// Bytes of a row.
-    stride: usize,
+    shape: Shape,
 }
 
 impl Weights {
-    fn new(device: &Device, tensor: &Tensor) -> Weights {
-        Weights { memory: Memory::of(device, tensor.data()), ty: tensor.ty(), stride: tensor.row_bytes() as usize }
+    /// `count` matrices of `rows` rows.
+    fn new(device: &Device, tensor: &Tensor, rows: usize, count: usize) -> Weights {
+        let shape = Shape { ty: tensor.ty(), rows, cols: tensor.row_len() as usize };
+        let memory = Memory::new(device, shape.bytes() * count);
+        if fits(device, "experts' weights", tensor.data().len() == shape.file_bytes() * count) {
+            // SAFETY: there is room for as many.
+            unsafe { shape.bring(device, tensor.data(), memory.address()) };
+        }
+        Weights { memory, shape }
     }
 
-    /// The address of a row.
-    fn row(&self, row: usize) -> u64 {
-        self.memory.address() + (row * self.stride) as u64
+    /// The address of a matrix.
+    fn at(&self, number: usize) -> u64 {
+        self.memory.address() + (number * self.shape.bytes()) as u64
     }
 }
 
@@ -93,6 +99,15 @@ pub struct Kinds {
     pub hidden: usize,
 }
 
+impl Kinds {
+    /// The shapes of the gate, up and down projections.
+    pub fn shapes(&self) -> [Shape; 3] {
+        let &Kinds { gate, up, down, width, hidden } = self;
+        let inner = |ty| Shape { ty, rows: width, cols: hidden };
+        [inner(gate.0), inner(up.0), Shape { ty: down.0, rows: hidden, cols: width }]
+    }
+}
+
 impl Experts {
     /// Copies the experts of a layer to the device.
     ///
@@ -106,35 +121,34 @@ impl Experts {
         [count, hidden, width]: [usize; 3],
     ) -> Result<Experts> {
         let gate_up = match gate_up {
-            HostGateUp::Apart(gate, up) => GateUp::Apart(Weights::new(device, gate), Weights::new(device, up)),
-            HostGateUp::Fused(both) => GateUp::Fused(Weights::new(device, both)),
+            HostGateUp::Apart(gate, up) => {
+                GateUp::Apart(Weights::new(device, gate, width, count), Weights::new(device, up, width, count))
+            }
+            HostGateUp::Fused(both) => GateUp::Fused(Weights::new(device, both, width, 2 * count)),
         };
-        let down = Weights::new(device, down);
+        let down = Weights::new(device, down, hidden, count);
         device.failure().map_or(Ok(Experts { gate_up, down, scales, count, hidden, width }), Err)
     }
 
     /// The three products of an expert.
     pub fn kinds(&self) -> Kinds {
         let (gate, up) = match &self.gate_up {
-            GateUp::Apart(gate, up) => (gate.ty, up.ty),
-            GateUp::Fused(both) => (both.ty, both.ty),
+            GateUp::Apart(gate, up) => (gate.shape.ty, up.shape.ty),
+            GateUp::Fused(both) => (both.shape.ty, both.shape.ty),
         };
         let [gate_scale, up_scale, down_scale] = self.scales;
-        let down = (self.down.ty, down_scale);
+        let down = (self.down.shape.ty, down_scale);
         Kinds { gate: (gate, gate_scale), up: (up, up_scale), down, width: self.width, hidden: self.hidden }
     }
 
     /// Where the gate, up and down projections of expert 0 begin, and how many bytes the next expert's lie behind.
     pub(crate) fn places(&self) -> [(Arg, u64); 3] {
-        let bytes = |w: &Weights, rows: usize| (w.stride * rows) as u64;
-        let (w, h) = (self.width, self.hidden);
+        let bytes = |w: &Weights| w.shape.bytes() as u64;
         let (gate, up) = match &self.gate_up {
-            GateUp::Apart(gate, up) => ((gate.memory.arg(), bytes(gate, w)), (up.memory.arg(), bytes(up, w))),
-            GateUp::Fused(both) => {
-                ((both.memory.arg(), bytes(both, 2 * w)), (Arg::At(both.row(w)), bytes(both, 2 * w)))
-            }
+            GateUp::Apart(gate, up) => ((gate.memory.arg(), bytes(gate)), (up.memory.arg(), bytes(up))),
+            GateUp::Fused(both) => ((both.memory.arg(), 2 * bytes(both)), (Arg::At(both.at(1)), 2 * bytes(both))),
         };
-        [gate, up, (self.down.memory.arg(), bytes(&self.down, h))]
+        [gate, up, (self.down.memory.arg(), bytes(&self.down))]
     }
 
     /// The weighted sum of the routed experts' outputs in routing order, then of the shared expert's.
@@ -157,12 +171,12 @@ impl Experts {
         for pairs in order.chunk_by(|&a, &b| ids[a] == ids[b]) {
             let e = usize::from(ids[pairs[0]]);
             let (gate, up) = match &self.gate_up {
-                GateUp::Apart(gate, up) => (gate.row(e * self.width), up.row(e * self.width)),
-                GateUp::Fused(both) => (both.row(2 * e * self.width), both.row((2 * e + 1) * self.width)),
+                GateUp::Apart(gate, up) => (gate.at(e), up.at(e)),
+                GateUp::Fused(both) => (both.at(2 * e), both.at(2 * e + 1)),
             };
             groups.gate.push(gate);
             groups.up.push(up);
-            groups.down.push(self.down.row(e * self.hidden));
+            groups.down.push(self.down.at(e));
             groups.tokens.extend(pairs.iter().map(|pair| (pair / used) as u32));
             groups.starts.push(groups.tokens.len() as u32);
         }
@@ -191,6 +205,11 @@ pub fn sum_of(x: &Floats, results: &[f32], routed: Routed<'_>, shared: &SharedEx
 }
 
 impl SharedExpert<'_> {
+    /// Makes the form of `x` that [`SharedExpert::results`] needs, so that branches of a graph which need it too find it made.
+    pub fn prepare(&self, x: &Floats) {
+        inputs(x, self.gate.ty());
+    }
+
     /// Puts the results of all rows at an address, which must have room for them.
     pub fn results(&self, x: &Floats, at: u64) {
         let SharedExpert { gate, up, down, opening } = *self;
@@ -254,10 +273,10 @@ pub(crate) fn run_at(x: &Floats, plan: [Arg; 5], count: usize, entries: usize, k
     let groups_y = blocks(count, 1);
     // SAFETY: every group's weights are `width` rows of `hidden` values, its tokens are rows of `x`, and `middle` has
     // `width` values for each entry.
-    unsafe { device.launch(&kernel("gate_up", gate.0), [shared_out(device, width, count), groups_y, 1], 128, &args) };
+    unsafe { device.launch(&kernel("gate_up", gate.0), [blocks_for(gate.0, width), groups_y, 1], 128, &args) };
     let mut args = vec![downs, starts];
     args.extend(inputs(&middle, down.0));
     args.extend([Arg::At(results), n(count), n(hidden), n(width), Arg::F(down.1)]);
     // SAFETY: every group's weights are `hidden` rows of `width` values, and there is room for a result for each entry.
-    unsafe { device.launch(&kernel("down", down.0), [shared_out(device, hidden, count), groups_y, 1], 128, &args) };
+    unsafe { device.launch(&kernel("down", down.0), [blocks_for_short(down.0, hidden), groups_y, 1], 128, &args) };
 }

@@ -3,17 +3,16 @@
 use crate::buffer::{Floats, Memory, blocks, n};
 use crate::device::{Arg, Device};
 use crate::error::{Error, Result};
+use crate::pack::{Shape, tiles_together};
 use std::sync::Arc;
 use strata_cpu::Block;
 use strata_cpu::matrix::block_for;
 use strata_gguf::{GgmlType, Tensor};
 
-/// A weight matrix `[out_len][in_len]` in the device's memory, as the file holds it.
+/// A weight matrix `[out_len][in_len]` in the device's memory.
 pub struct Matrix {
     memory: Arc<Memory>,
-    ty: GgmlType,
-    out_len: usize,
-    in_len: usize,
+    shape: Shape,
     scale: f32,
 }
 
@@ -47,19 +46,29 @@ pub(crate) fn inputs(x: &Floats, ty: GgmlType) -> Vec<Arg> {
     }
 }
 
-/// Warps of a block.
-const WARPS: usize = 4;
+/// Tiles of a block.
+const TILES: usize = 4;
 
-/// Warps that a multiprocessor has room for when they multiply.
-const RESIDENT: usize = 24;
+/// Blocks that the rows of a matrix of this type take.
+pub(crate) fn blocks_for(ty: GgmlType, rows: usize) -> u32 {
+    let tile = if form(ty) == Form::Floats { 1 } else { 4 };
+    blocks(rows, TILES * tile)
+}
 
-/// Blocks among which the rows of `groups` matrices are shared out, so that all of them run at the same time and none has
-/// more than `MOST` rows one after another.
-pub(crate) fn shared_out(device: &Device, rows: usize, groups: usize) -> u32 {
-    const MOST: usize = 16;
-    let warps = device.processors() as usize * RESIDENT;
-    let each = (rows * groups.max(1)).div_ceil(warps.max(1)).clamp(1, MOST);
-    blocks(rows, WARPS * each)
+/// Blocks that the rows of a down projection of this type take.
+pub(crate) fn blocks_for_short(ty: GgmlType, rows: usize) -> u32 {
+    blocks_for(ty, rows).div_ceil(tiles_together(ty))
+}
+
+/// What becomes of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Nothing.
+    None,
+    /// `silu(y / divisor)`
+    Silu,
+    /// `2 sigmoid(y / divisor)`
+    Inject,
 }
 
 impl Matrix {
@@ -68,23 +77,25 @@ impl Matrix {
     /// # Errors
     /// There is no room.
     pub fn new(device: &Device, tensor: &Tensor, scale: f32) -> Result<Matrix> {
-        let memory = Memory::of(device, tensor.data());
-        let (out_len, in_len) = (tensor.rows() as usize, tensor.row_len() as usize);
-        device.failure().map_or(Ok(Matrix { memory, ty: tensor.ty(), out_len, in_len, scale }), Err)
+        let shape = Shape { ty: tensor.ty(), rows: tensor.rows() as usize, cols: tensor.row_len() as usize };
+        let memory = Memory::new(device, shape.bytes());
+        // SAFETY: there is room, or the device has failed.
+        unsafe { shape.bring(device, tensor.data(), memory.address()) };
+        device.failure().map_or(Ok(Matrix { memory, shape, scale }), Err)
     }
 
     /// Length of the input vectors.
     pub fn in_len(&self) -> usize {
-        self.in_len
+        self.shape.cols
     }
 
     /// Length of the output vectors.
     pub fn out_len(&self) -> usize {
-        self.out_len
+        self.shape.rows
     }
 
     pub(crate) fn ty(&self) -> GgmlType {
-        self.ty
+        self.shape.ty
     }
 
     pub(crate) fn scale(&self) -> f32 {
@@ -97,20 +108,103 @@ impl Matrix {
 
     /// `y[t] = W x[t]` for each row t.
     pub fn mul(&self, x: &Floats) -> Floats {
-        let device = x.device();
-        let tokens = x.len() / self.in_len.max(1);
-        let mut y = Floats::new(device, tokens * self.out_len);
-        if tokens * self.in_len != x.len() {
-            device.fail(Error::Internal(format!("{} values for a matrix of {} columns", x.len(), self.in_len)));
-            return y;
-        }
-        let mut args = vec![self.memory.arg()];
-        args.extend(inputs(x, self.ty));
-        let sizes = [n(self.out_len), n(self.in_len), n(tokens), n(self.out_len), Arg::F(self.scale)];
-        args.push(y.arg_mut());
-        args.extend(sizes);
-        // SAFETY: the matrix has `out_len` rows of `in_len` values, `x` has `tokens` rows of them, `y` a value for each pair.
-        unsafe { device.launch(&kernel("mul", self.ty), [shared_out(device, self.out_len, 1), 1, 1], 128, &args) };
+        let [y] = Matrix::mul_all([(self, Act::None)], x, 1.0);
         y
     }
+
+    /// `y[t] = act(W x[t])` for each row t and each of several matrices. Those of one type take one kernel, four at a time.
+    pub fn mul_all<const N: usize>(matrices: [(&Matrix, Act); N], x: &Floats, divisor: f32) -> [Floats; N] {
+        let device = x.device();
+        let rows = |m: &Matrix| x.len() / m.in_len().max(1);
+        let mut outputs = matrices.map(|(m, _)| Floats::new(device, rows(m) * m.out_len()));
+        let mut left: Vec<_> = matrices.into_iter().zip(&mut outputs).collect();
+        let mut branch = None;
+        while let Some(&((first, _), _)) = left.first() {
+            let (cols, ty, tokens) = (first.in_len(), first.ty(), rows(first));
+            if tokens * cols != x.len() {
+                device.fail(Error::Internal(format!("{} values for a matrix of {cols} columns", x.len())));
+                break;
+            }
+            let mut together = Vec::new();
+            // Floats of any type, or integers of one.
+            let floats = form(ty) == Form::Floats;
+            let alike = |m: &Matrix| m.in_len() == cols && (m.ty() == ty || (floats && form(m.ty()) == Form::Floats));
+            for (at, ((m, act), y)) in std::mem::take(&mut left).into_iter().enumerate() {
+                match at == 0 || (alike(m) && together.len() < 4) {
+                    true => together.push((m, act, y)),
+                    false => left.push(((m, act), y)),
+                }
+            }
+            let grid = together.iter().map(|(m, ..)| blocks_for(ty, m.out_len())).sum();
+            let mut args = structure(&mut together);
+            args.extend(inputs(x, ty));
+            args.extend([n(cols), n(tokens), Arg::F(divisor)]);
+            let name = if floats { "mul_floats".to_owned() } else { kernel("mul", ty) };
+            // SAFETY: each matrix has `out_len` rows of `cols` values, `x` has `tokens` rows of them, each output a value for
+            // each pair.
+            let start = || unsafe { device.launch(&name, [grid, 1, 1], 128, &args) };
+            // Of two kinds one goes beside the other.
+            match branch {
+                None if !left.is_empty() => branch = Some(device.aside(start).1),
+                _ => start(),
+            }
+        }
+        if let Some(branch) = branch {
+            device.join(branch);
+        }
+        outputs
+    }
+
+    /// The mean over four streams of `sigmoid(gate) * values`, the gate being `W x`: from `[rows][4][width]` to
+    /// `[rows][width]`. `None` for weights that are no floats, and other numbers of streams.
+    pub fn mix(&self, x: &Floats, values: &Floats, streams: usize, width: usize) -> Option<Floats> {
+        let device = x.device();
+        let tokens = x.len() / self.in_len().max(1);
+        let known = form(self.ty()) == Form::Floats && streams == 4 && self.out_len() == 4 * width;
+        if !known || tokens * self.in_len() != x.len() || values.len() != tokens * self.out_len() {
+            return None;
+        }
+        let mut out = Floats::new(device, tokens * width);
+        let args = [
+            self.memory.arg(),
+            x.arg(),
+            values.arg(),
+            out.arg_mut(),
+            n(width),
+            n(self.in_len()),
+            n(tokens),
+            Arg::F(self.scale),
+        ];
+        // SAFETY: the matrix has four times `width` rows, as long as those of `x`; `values` is as long as its products.
+        unsafe { device.launch(&kernel("mix", self.ty()), [blocks(width, TILES), 1, 1], 128, &args) };
+        Some(out)
+    }
+}
+
+/// The matrices as kernels take them: four addresses, four of outputs, rows, factors, what becomes of products, and
+/// types of floats.
+fn structure(matrices: &mut [(&Matrix, Act, &mut Floats)]) -> Vec<Arg> {
+    let mut words = [0u64; 16];
+    for (k, (m, act, y)) in matrices.iter_mut().enumerate().take(4) {
+        let half = |word: u64| if k % 2 == 0 { word } else { word << 32 };
+        let mut put = |at: usize, word: u64| {
+            if let Some(place) = words.get_mut(at) {
+                *place |= word;
+            }
+        };
+        put(k, m.memory.arg_address());
+        y.arg_mut();
+        put(4 + k, y.address());
+        put(8 + k / 2, half(m.out_len() as u64));
+        put(10 + k / 2, half(m.scale.to_bits().into()));
+        put(12 + k / 2, half(*act as u64));
+        let kind = match m.ty() {
+            GgmlType::F16 => 1,
+            GgmlType::BF16 => 2,
+            _ => 0,
+        };
+        put(14 + k / 2, half(kind));
+    }
+    let [first, rest @ ..] = words;
+    std::iter::once(Arg::At(first)).chain(rest.map(Arg::More)).collect()
 }

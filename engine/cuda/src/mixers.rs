@@ -30,12 +30,32 @@ impl Floats {
 
     /// Moves a history on behind the first `rows` rows of `x`.
     pub fn conv_advance(&mut self, x: &Floats, rows: usize, channels: usize) {
-        let device = self.device().clone();
-        let kept = self.len() / channels.max(1);
-        if fits(&device, "history", kept * channels == self.len() && rows * channels <= x.len()) {
-            let args = [self.arg_mut(), x.arg(), n(rows), n(channels), n(kept)];
-            // SAFETY: a thread takes a channel of the history and of the rows.
-            unsafe { device.launch("conv_advance", [blocks(channels, THREADS), 1, 1], THREADS as u32, &args) };
+        Floats::conv_advance_all([(self, x)], rows, channels);
+    }
+
+    /// [`Floats::conv_advance`] of several histories, of the same length.
+    pub fn conv_advance_all<'a>(
+        pairs: impl IntoIterator<Item = (&'a mut Floats, &'a Floats)>,
+        rows: usize,
+        channels: usize,
+    ) {
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        let len = pairs.first().map_or(0, |(history, _)| history.len());
+        for some in pairs.chunks_mut(LAYERS) {
+            let Some(device) = some.first().map(|(history, _)| history.device().clone()) else { return };
+            let kept = len / channels.max(1);
+            let whole = |(h, x): &(&mut Floats, &Floats)| h.len() == len && rows * channels <= x.len();
+            if !fits(&device, "history", kept * channels == len && some.iter().all(whole)) {
+                return;
+            }
+            let mut layers = Layers::default();
+            for (at, (history, x)) in some.iter_mut().enumerate() {
+                layers.put(at, [history.arg_mut(), x.arg(), Arg::At(0), Arg::At(0)]);
+            }
+            let args = [layers.args(), vec![n(rows), n(channels), n(kept)]].concat();
+            let grid = [blocks(channels, THREADS), blocks(some.len(), 1), 1];
+            // SAFETY: a thread takes a channel of a history and of its rows.
+            unsafe { device.launch("advance_layers", grid, THREADS as u32, &args) };
         }
     }
 
@@ -51,19 +71,65 @@ impl Floats {
 
     /// Does to a recurrent state what the first `rows` noted rows did.
     pub fn delta_replay(&mut self, shape: DeltaShape, notes: &Notes, rows: usize) {
-        let device = self.device().clone();
+        Floats::delta_replay_all([(self, notes)], shape, rows);
+    }
+
+    /// [`Floats::delta_replay`] of several states.
+    pub fn delta_replay_all<'a>(
+        states: impl IntoIterator<Item = (&'a mut Floats, &'a Notes)>,
+        shape: DeltaShape,
+        rows: usize,
+    ) {
         let DeltaShape { key_heads, value_heads, dim } = shape;
-        let whole = self.len() == shape.state_len()
-            && rows * key_heads * dim <= notes.keys.len()
-            && rows * value_heads * dim <= notes.deltas.len()
-            && rows * value_heads <= notes.decays.len();
-        if fits(&device, "noted rows", whole) {
-            let state = self.arg_mut();
-            let sizes = [n(rows), n(key_heads), n(value_heads), n(dim)];
-            let args = [&[notes.keys.arg(), notes.deltas.arg(), notes.decays.arg(), state][..], &sizes].concat();
-            // SAFETY: a thread takes a value of the state, and the notes have so many rows.
-            unsafe { device.launch("delta_replay", [blocks(self.len(), THREADS), 1, 1], THREADS as u32, &args) };
+        let mut states: Vec<_> = states.into_iter().collect();
+        for some in states.chunks_mut(LAYERS) {
+            let Some(device) = some.first().map(|(state, _)| state.device().clone()) else { return };
+            let whole = |(state, notes): &(&mut Floats, &Notes)| {
+                state.len() == shape.state_len()
+                    && rows * key_heads * dim <= notes.keys.len()
+                    && rows * value_heads * dim <= notes.deltas.len()
+                    && rows * value_heads <= notes.decays.len()
+            };
+            if !fits(&device, "noted rows", some.iter().all(whole)) {
+                return;
+            }
+            let mut layers = Layers::default();
+            for (at, (state, notes)) in some.iter_mut().enumerate() {
+                layers.put(at, [state.arg_mut(), notes.keys.arg(), notes.deltas.arg(), notes.decays.arg()]);
+            }
+            let args = [layers.args(), vec![n(rows), n(key_heads), n(value_heads), n(dim)]].concat();
+            let grid = [blocks(shape.state_len(), THREADS), blocks(some.len(), 1), 1];
+            // SAFETY: a thread takes a value of a state, and the notes have so many rows.
+            unsafe { device.launch("replay_layers", grid, THREADS as u32, &args) };
         }
+    }
+}
+
+/// Layers that a kernel takes at a time.
+const LAYERS: usize = 32;
+
+/// Addresses for several layers as kernels take them, a structure.
+struct Layers([u64; 4 * LAYERS]);
+
+impl Default for Layers {
+    fn default() -> Layers {
+        Layers([0; 4 * LAYERS])
+    }
+}
+
+impl Layers {
+    /// The four addresses of a layer.
+    fn put(&mut self, at: usize, addresses: [Arg; 4]) {
+        for (which, arg) in addresses.into_iter().enumerate() {
+            if let (Some(place), Arg::At(address)) = (self.0.get_mut(which * LAYERS + at), arg) {
+                *place = address;
+            }
+        }
+    }
+
+    fn args(&self) -> Vec<Arg> {
+        let word = |(at, &word): (usize, &u64)| if at == 0 { Arg::At(word) } else { Arg::More(word) };
+        self.0.iter().enumerate().map(word).collect()
     }
 }
 

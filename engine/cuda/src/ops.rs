@@ -3,7 +3,7 @@
 use crate::buffer::{Cache, First, Floats, Memory, blocks, n};
 use crate::device::{Arg, Device};
 use crate::error::Error;
-use crate::rounds::DeviceRouting;
+use crate::routing::Note;
 use std::ops::Range;
 use strata_cpu::rope::Rope;
 
@@ -131,14 +131,15 @@ impl Floats {
         out
     }
 
-    /// `self[stream] += a[stream] * y` for each row of `width` values in `y`.
-    pub fn add_to_streams(&mut self, a: &Floats, y: &Floats, width: usize) {
+    /// `self[stream] += a[stream] * y` for each row of `width` values in `y`. Sums that are no numbers are noted.
+    pub fn add_to_streams(&mut self, a: &Floats, y: &Floats, width: usize, note: Option<Note<'_>>) {
         let device = self.device().clone();
         let rows = y.len() / width.max(1);
         let streams = a.len() / rows.max(1);
         let whole = rows * width == y.len() && rows * streams == a.len() && self.len() == y.len() * streams;
         if fits(&device, "write to streams", whole) {
-            let args = [self.arg_mut(), a.arg(), y.arg(), n(y.len()), n(streams), n(width)];
+            let [found, site, largest] = Note::args(note.as_ref());
+            let args = [self.arg_mut(), a.arg(), y.arg(), n(y.len()), n(streams), n(width), found, site, largest];
             // SAFETY: a thread takes a value of `y` and its place in each stream.
             unsafe { device.launch("add_to_streams", [blocks(y.len(), THREADS), 1, 1], THREADS as u32, &args) };
         }
@@ -209,12 +210,12 @@ impl Floats {
         Floats::noted([word as u32, (word >> 32) as u32]).map(|(_, found)| found)
     }
 
-    /// Records that a value that is no number, or of a magnitude beyond `largest`, is noted in `found` if none of a smaller
-    /// `site` is: two words that are the bits of a 64-bit number, all ones at the start.
-    pub fn note_nonfinite(&self, found: &Floats, site: u32, largest: f32) {
+    /// Records that a value that is no number is noted.
+    pub fn note_nonfinite(&self, note: Note<'_>) {
         let device = self.device();
-        if fits(device, "note", found.len() == 2 && site < 1 << 16) {
-            let args = [self.arg(), found.arg(), n(self.len()), Arg::N(site), Arg::F(largest)];
+        if fits(device, "note", note.found.len() == 2 && note.site < 1 << 16) {
+            let [found, site, largest] = Note::args(Some(&note));
+            let args = [self.arg(), found, n(self.len()), site, largest];
             let grid = [blocks(self.len(), THREADS * 4).min(128), 1, 1];
             // SAFETY: a thread takes some of the values; `found` is one word of 64 bits.
             unsafe { device.launch("nonfinite", grid, THREADS as u32, &args) };
@@ -230,33 +231,6 @@ impl Floats {
             let value = value.get((word & 3) as usize).copied().unwrap_or("no number");
             ((word >> 48) as u32, Found { index, value })
         })
-    }
-
-    /// The `used` best experts of each row of router logits, on the device.
-    pub fn choose(&self, experts: usize, used: usize) -> DeviceRouting {
-        let device = self.device();
-        let rows = self.len() / experts.max(1);
-        let (ids, weights) = (Memory::new(device, rows * used * 4), Memory::new(device, rows * used * 4));
-        if fits(device, "router", rows * experts == self.len() && experts <= 1024 && used <= experts.min(32)) {
-            let args = [self.arg(), ids.arg(), weights.arg(), n(experts), n(used)];
-            // SAFETY: a warp takes a row of at most 1,024 logits; the outputs have `used` entries a row.
-            unsafe { device.launch("route", [blocks(rows, 1), 1, 1], 32, &args) };
-        }
-        DeviceRouting { ids, weights }
-    }
-
-    /// [`Floats::choose`] for the host: ids and weights, `[rows][used]`. Waits for them.
-    pub fn route(&self, experts: usize, used: usize) -> (Vec<u16>, Vec<f32>) {
-        let device = self.device();
-        let pairs = self.len() / experts.max(1) * used;
-        let (mut chosen, mut shares) = (vec![0u32; pairs], vec![0.0; pairs]);
-        let DeviceRouting { ids, weights } = self.choose(experts, used);
-        // SAFETY: both have an entry for each pair, of types that any bits are a value of.
-        unsafe {
-            device.download(ids.address(), &mut chosen);
-            device.download(weights.address(), &mut shares);
-        }
-        (chosen.into_iter().map(|id| u16::try_from(id).unwrap_or(0)).collect(), shares)
     }
 }
 

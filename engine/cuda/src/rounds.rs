@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::experts::{Experts, Kinds, run_at};
 use crate::mapped::Mapped;
 use crate::ops::{THREADS, fits};
+use crate::routing::{DeviceRouting, Telling};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -159,6 +160,8 @@ pub struct Exchange {
     plan: Arc<Memory>,
     middle_results: Arc<Memory>,
     shared_results: Arc<Memory>,
+    /// A word that is zero whenever no choice is being told.
+    ready: Arc<Memory>,
     /// The round's number, then the number of the wait that failed, as kernels see them.
     words: Floats,
     next_layer: AtomicU32,
@@ -180,6 +183,7 @@ impl Exchange {
             plan: zeros(sizes.plan()),
             middle_results: zeros(sizes.pairs() * sizes.hidden),
             shared_results: zeros(sizes.rows * sizes.hidden),
+            ready: zeros(1),
             words: numbers,
             next_layer: AtomicU32::new(0),
         };
@@ -241,9 +245,7 @@ impl Exchange {
         let plan = [part(layout.gate), part(layout.up), part(layout.down), part(layout.starts), part(layout.tokens)];
         self.plan.arg();
         let factor = Memory::new(device, rows * (used + 1) * 4);
-        let args = [routed.weights.arg(), opening.arg(), factor.arg(), n(rows), n(used)];
-        // SAFETY: `used + 1` factors for each row.
-        unsafe { device.launch("factors", [blocks(rows, 32), 1, 1], 32, &args) };
+        let factors = Some((opening, factor.arg()));
         let finish = |out: &mut Floats| {
             let args = [part(layout.results), factor.arg(), out.arg_mut(), n(used + 1), n(hidden)];
             // SAFETY: the plan names results that exist, or none.
@@ -258,26 +260,25 @@ impl Exchange {
             let results = [Arg::At(self.middle_results.arg_address()), Arg::At(self.shared_results.arg_address())];
             let lists = [starts, tokens, gates, ups, downs, part(layout.results)];
             let sizes = [n(pairs), n(used), n(hidden)];
+            let ((), branch) = device.aside(|| shared(self.shared_results.arg_address()));
+            routed.choose(factors, None);
             let args = [&[routed.ids.arg()][..], &addresses, &lists, &results, &sizes].concat();
             // SAFETY: the plan has room for a group, an entry and a result for each pair.
             unsafe { device.launch("plan_resident", [blocks(pairs, 128), 1, 1], 128, &args) };
-            shared(self.shared_results.arg_address());
             run_at(x, plan, pairs, pairs, kinds, self.middle_results.arg_address());
+            device.join(branch);
             finish(&mut out);
             return out;
         }
-        let args = [
-            x.arg(),
-            routed.ids.arg(),
-            routed.weights.arg(),
-            host(self.published_at()),
-            host(self.flag(layer, 0)),
+        let telling = Telling {
+            inputs: x.arg(),
+            hidden,
+            out: host(self.published_at()),
+            flag: host(self.flag(layer, 0)),
             round,
-            n(rows * hidden),
-            n(pairs),
-        ];
-        // SAFETY: the published words are ids, weights and inputs, for which there is room.
-        unsafe { device.launch("publish", [1, 1, 1], 512, &args) };
+            ready: self.ready.arg(),
+        };
+        routed.choose(factors, Some(telling));
         // While the host decides, what needs no decision.
         shared(self.shared_results.arg_address());
         let wait = |which: usize, from: usize, to: Arg, words: usize| {
@@ -381,10 +382,4 @@ impl Exchange {
         let words = self.words.download();
         words.get(1).map(|site| site.to_bits()).filter(|&site| site != 0)
     }
-}
-
-/// What a router chose, on the device alone.
-pub struct DeviceRouting {
-    pub(crate) ids: Arc<Memory>,
-    pub(crate) weights: Arc<Memory>,
 }

@@ -3,6 +3,7 @@
 use crate::buffer::Memory;
 use crate::device::Device;
 use crate::error::Result;
+use crate::pack::Shape;
 use std::sync::Arc;
 
 /// Addresses of matrices begin at multiples of this.
@@ -16,9 +17,9 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Bytes of a slot for matrices of so many bytes.
-    pub fn bytes_for(matrices: [usize; 3]) -> usize {
-        matrices.iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum()
+    /// Bytes of a slot for matrices of these shapes.
+    pub fn bytes_for(shapes: &[Shape; 3]) -> usize {
+        shapes.iter().map(|shape| shape.bytes().next_multiple_of(ALIGNMENT)).sum()
     }
 
     /// `count` slots of `bytes` bytes, which is made a multiple of what addresses need.
@@ -36,25 +37,25 @@ impl Slots {
         self.count
     }
 
-    /// Addresses of the matrices of an expert in a slot, which have so many bytes.
-    pub fn addresses(&self, slot: usize, matrices: [usize; 3]) -> [u64; 3] {
+    /// Addresses of the matrices of an expert in a slot.
+    pub fn addresses(&self, slot: usize, shapes: &[Shape; 3]) -> [u64; 3] {
         let mut at = self.memory.address() + (slot.min(self.count.saturating_sub(1)) * self.bytes) as u64;
-        matrices.map(|bytes| {
+        shapes.map(|shape| {
             let address = at;
-            at += bytes.next_multiple_of(ALIGNMENT) as u64;
+            at += shape.bytes().next_multiple_of(ALIGNMENT) as u64;
             address
         })
     }
 
-    /// Copies an expert's matrices into a slot; if they do not fit, nothing is copied.
-    pub fn fill(&self, device: &Device, slot: usize, matrices: [&[u8]; 3]) {
-        let lengths = matrices.map(<[u8]>::len);
-        if slot >= self.count || Slots::bytes_for(lengths) > self.bytes {
+    /// Copies an expert's matrices, as the file has them, into a slot; if they do not fit, nothing is copied.
+    pub fn fill(&self, device: &Device, slot: usize, shapes: &[Shape; 3], matrices: [&[u8]; 3]) {
+        let whole = shapes.iter().zip(matrices).all(|(shape, bytes)| shape.file_bytes() == bytes.len());
+        if slot >= self.count || !whole || Slots::bytes_for(shapes) > self.bytes {
             return;
         }
-        for (address, bytes) in self.addresses(slot, lengths).into_iter().zip(matrices) {
+        for ((address, shape), bytes) in self.addresses(slot, shapes).into_iter().zip(shapes).zip(matrices) {
             // SAFETY: the three lie behind each other within the slot.
-            unsafe { device.upload(address, bytes) };
+            unsafe { shape.bring(device, bytes, address) };
         }
     }
 }

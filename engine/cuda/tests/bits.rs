@@ -8,7 +8,9 @@ use strata_cpu::delta::{self, DeltaShape, Updates};
 use strata_cpu::experts::{self, Choices, GateUp, Shared};
 use strata_cpu::rope::Rope;
 use strata_cpu::{Cpu, Isa, Rows, conv, elementwise, norm, router};
-use strata_cuda::{Cache, DeltaInputs, Device, Experts, First, Floats, Matrix, Routed, Selection, SharedExpert, Turns};
+use strata_cuda::{
+    Act, Cache, DeltaInputs, Device, Experts, First, Floats, Matrix, Note, Routed, Selection, SharedExpert, Turns,
+};
 use strata_gguf::{GgmlType, Gguf, Writer};
 
 /// The first GPU, or a line that says why not.
@@ -104,6 +106,51 @@ fn products_of_every_type() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn several_matrices_with_one_input() {
+    let Some(device) = gpu() else { return };
+    let mut numbers = Numbers(99);
+    let (width, low) = (96, 320);
+    let types = [GgmlType::BF16, GgmlType::Q4_0, GgmlType::BF16, GgmlType::F32, GgmlType::Q4_0, GgmlType::F16];
+    for tokens in [1, 3, 8] {
+        let x = numbers.floats(tokens * low, 2.0);
+        let there = Floats::upload(&device, &x);
+        let tensors: [_; 6] = std::array::from_fn(|i| {
+            let (ty, rows) = (types[i], 3 + 17 * i);
+            tensor(ty, &[low as u64, rows as u64], numbers.weights(ty, rows * low))
+        });
+        let expected = |t: &strata_gguf::Tensor| {
+            let mut y = vec![0.0; tokens * t.rows() as usize];
+            strata_cpu::Matrix::new(t.clone(), 0.5).mul(&cpu(), &Rows::from(x.clone()), &mut y);
+            y
+        };
+        let matrices = tensors.each_ref().map(|t| Matrix::new(&device, t, 0.5).unwrap());
+        let acts = [Act::Silu, Act::None, Act::Inject, Act::None, Act::None, Act::Silu];
+        let asked: [_; 6] = std::array::from_fn(|i| (&matrices[i], acts[i]));
+        for ((got, t), act) in Matrix::mul_all(asked, &there, 4.0).iter().zip(&tensors).zip(acts) {
+            let mut y = expected(t);
+            match act {
+                Act::None => {}
+                Act::Silu => elementwise::silu_scaled(cpu().isa(), &mut y, 4.0),
+                Act::Inject => elementwise::inject_weights(cpu().isa(), &mut y, 4.0),
+            }
+            same(&format!("{act:?} of {}, {tokens} tokens", t.ty()), &got.download(), &y);
+        }
+        for ty in [GgmlType::BF16, GgmlType::F16, GgmlType::F32] {
+            let t = tensor(ty, &[low as u64, 4 * width as u64], numbers.weights(ty, 4 * width * low));
+            let values = numbers.floats(tokens * 4 * width, 1.0);
+            let (gate, mut y) = (expected(&t), vec![0.0; tokens * width]);
+            for ((g, n), y) in gate.chunks(4 * width).zip(values.chunks(4 * width)).zip(y.chunks_mut(width)) {
+                elementwise::mix_streams(cpu().isa(), g, n, 4, y);
+            }
+            let matrix = Matrix::new(&device, &t, 0.5).unwrap();
+            let got = matrix.mix(&there, &Floats::upload(&device, &values), 4, width).unwrap();
+            same(&format!("mix of {ty}, {tokens} tokens"), &got.download(), &y);
+        }
+    }
+    assert!(device.failure().is_none());
 }
 
 #[test]
@@ -227,8 +274,15 @@ fn norms_rotations_and_gates() {
         elementwise::add_to_streams(isa, r, a, y);
     }
     let mut got = up(&x);
-    got.add_to_streams(&up(&a), &up(&y), width);
+    got.add_to_streams(&up(&a), &up(&y), width, None);
     same("write to streams", &got.download(), &expected);
+    let found = up(&[f32::from_bits(u32::MAX); 2]);
+    let mut bad = x.clone();
+    (bad[width + 1], bad[2 * width]) = (f32::NAN, f32::INFINITY);
+    up(&bad).add_to_streams(&up(&a), &up(&y), width, Some(Note { found: &found, site: 3, largest: 1e18 }));
+    let words = found.download();
+    let noted = Floats::noted([words[0].to_bits(), words[1].to_bits()]);
+    assert_eq!(noted.map(|(site, f)| (site, f.index, f.value)), Some((3, width + 1, "NaN")));
 
     let mut q = numbers.floats(x.len(), 1.0);
     q[..width].fill(0.0);
@@ -247,15 +301,17 @@ fn norms_rotations_and_gates() {
     same("first halves", &a.download(), &halves(0));
     same("second halves", &b.download(), &halves(1));
 
-    let mut logits = numbers.floats(rows * 100, 3.0);
-    (logits[7], logits[80], logits[33]) = (2.9, 2.9, 2.9);
-    let (mut ids, mut weights) = (vec![0; rows * 9], vec![0.0; rows * 9]);
-    for ((l, i), w) in logits.chunks(100).zip(ids.chunks_mut(9)).zip(weights.chunks_mut(9)) {
-        router::top_k(l, i, w);
+    for (experts, used) in [(100, 9), (512, 10), (32, 1), (7, 7), (1000, 32)] {
+        let mut logits = numbers.floats(rows * experts, 3.0);
+        (logits[6], logits[5], logits[experts - 1], logits[0], logits[1]) = (2.9, 2.9, 2.9, -0.0, 0.0);
+        let (mut ids, mut weights) = (vec![0; rows * used], vec![0.0; rows * used]);
+        for ((l, i), w) in logits.chunks(experts).zip(ids.chunks_mut(used)).zip(weights.chunks_mut(used)) {
+            router::top_k(l, i, w);
+        }
+        let (got, shares) = up(&logits).route(experts, used);
+        assert_eq!(got, ids, "{used} of {experts}");
+        same("router weights", &shares, &weights);
     }
-    let (got, shares) = up(&logits).route(100, 9);
-    assert_eq!(got, ids);
-    same("router weights", &shares, &weights);
 
     let mut bad = numbers.floats(100_000, 1.0);
     assert_eq!(up(&bad).nonfinite(1e18), None);

@@ -16,6 +16,8 @@ pub(crate) enum Backing {
     Static(&'static [u8]),
     /// Bytes in memory: tests, fuzzing, files that arrive over a pipe.
     Owned(Vec<u8>),
+    /// A copy in memory of its own, in huge pages where the system has them.
+    Copied(memmap2::MmapMut),
 }
 
 impl Backing {
@@ -34,6 +36,17 @@ impl Backing {
         }
     }
 
+    /// Anonymous memory of so many bytes, which `fill` gives its contents. Huge pages are asked for: reading all over a large
+    /// model would otherwise spend its time on looking pages up.
+    pub(crate) fn copied(len: usize, fill: impl FnOnce(&mut [u8])) -> std::io::Result<Backing> {
+        let mut map = memmap2::MmapMut::map_anon(len)?;
+        // A system without them says no, and small pages do.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        fill(&mut map);
+        Ok(Backing::Copied(map))
+    }
+
     /// Whether the bytes are those of a file, whatever becomes of it.
     pub(crate) fn is_mapped(&self) -> bool {
         matches!(self, Backing::Mapped(..))
@@ -43,7 +56,7 @@ impl Backing {
     pub(crate) fn file_bytes(&self) -> Option<u64> {
         match self {
             Backing::Mapped(_, file) => file.metadata().ok().map(|info| info.len()),
-            Backing::Static(_) | Backing::Owned(_) => None,
+            Backing::Static(_) | Backing::Owned(_) | Backing::Copied(_) => None,
         }
     }
 
@@ -53,6 +66,7 @@ impl Backing {
             Backing::Mapped(map, _) => map,
             Backing::Static(bytes) => bytes,
             Backing::Owned(bytes) => bytes,
+            Backing::Copied(map) => map,
         }
     }
 
@@ -77,6 +91,7 @@ impl std::fmt::Debug for Backing {
             Backing::Mapped(..) => "Mapped",
             Backing::Static(_) => "Static",
             Backing::Owned(_) => "Owned",
+            Backing::Copied(_) => "Copied",
         };
         write!(f, "{kind}({} bytes)", self.bytes().len())
     }

@@ -36,6 +36,18 @@ impl Tensor {
         Tensor::over(name, dims, ty, 0, &Arc::new(Backing::Owned(data)), 0)
     }
 
+    /// The same tensor in memory of its own, which is in huge pages where the system has them: `copy` is called with that
+    /// memory and the bytes that it is to have.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no such memory.
+    pub fn resident(&self, copy: impl FnOnce(&mut [u8], &[u8])) -> Result<Tensor> {
+        let refused = |e: std::io::Error| about(self.name(), format!("no memory for {} bytes: {e}", self.len));
+        let backing = Backing::copied(self.len, |to| copy(to, self.data())).map_err(refused)?;
+        Tensor::over(self.name(), self.dims(), self.ty(), 0, &Arc::new(backing), 0)
+    }
+
     /// Rows from `first` on under another name and shape, without a copy: as many as `dims` says.
     ///
     /// # Errors

@@ -409,7 +409,16 @@ impl Ops for CpuOps {
         out.into()
     }
 
-    fn route(&self, logits: &Rows, experts: usize, used: usize) -> Routing {
+    fn route(
+        &self,
+        logits: &Rows,
+        experts: usize,
+        used: usize,
+        place: &dyn Fn() -> String,
+    ) -> std::result::Result<Routing, (usize, &'static str)> {
+        if let Some(found) = self.nonfinite(logits, experts, place) {
+            return Err(found);
+        }
         let rows = logits.len() / experts;
         let mut routing = Routing { used, ids: vec![0; rows * used], weights: vec![0.0; rows * used] };
         let some = grain(experts);
@@ -420,7 +429,7 @@ impl Ops for CpuOps {
                 router::top_k(logits, ids, weights);
             }
         });
-        routing
+        Ok(routing)
     }
 
     fn expert_sum(

@@ -65,6 +65,14 @@ pub struct Model<O: Ops> {
     warnings: Vec<String>,
 }
 
+/// The error of a value that was found in a row, if one was.
+fn numbers(found: Option<(usize, &'static str)>, first: usize, place: impl Fn() -> String) -> Result<()> {
+    match found {
+        None => Ok(()),
+        Some((row, value)) => Err(Error::NonFinite { value, place: place(), position: first + row }),
+    }
+}
+
 impl<O: Ops> Model<O> {
     /// Loads the model of a file onto a device.
     ///
@@ -232,12 +240,11 @@ impl<O: Ops> Model<O> {
                 }
                 _ => return Err(Error::State("the state was made for another model")),
             };
-            self.write(&mut r, weights.as_ref(), &y);
             let kind = match layer.mixer {
                 TokenMixer::Delta(_) => "delta-net",
                 TokenMixer::Attention(_) => "attention",
             };
-            self.check(&r, first, || format!("layer {i} ({kind})"))?;
+            self.write(&mut r, weights.as_ref(), &y, first, || format!("layer {i} ({kind})"))?;
 
             self.moe(i, &layer.moe_in, &layer.moe, &mut r, first, observer)?;
             if observer.wants_residuals() {
@@ -295,13 +302,14 @@ impl<O: Ops> Model<O> {
         let (c, ops) = (&self.config, &self.ops);
         let (x, weights) = self.mix(mixer, r);
         let [logits, opening] = ops.mul_all([&w.router, &w.shared_gate], &x);
-        self.check_rows(&logits, c.experts, first, || format!("layer {i} (router)"))?;
-        let routing = ops.route(&logits, c.experts, c.experts_used);
+        let place = || format!("layer {i} (router)");
+        let routing = ops
+            .route(&logits, c.experts, c.experts_used, &place)
+            .map_err(|(row, value)| Error::NonFinite { value, place: place(), position: first + row })?;
         observer.routing(i, &routing);
         let y = ops.expert_sum(&w.experts, &w.shared, &opening, &x, &routing);
         observer.experts(i);
-        self.write(r, weights.as_ref(), &y);
-        self.check(r, first, || format!("layer {i} (experts)"))
+        self.write(r, weights.as_ref(), &y, first, || format!("layer {i} (experts)"))
     }
 
     /// Whether the residual streams are numbers.
@@ -311,36 +319,24 @@ impl<O: Ops> Model<O> {
 
     /// Whether rows of this length are numbers. Choices are made on them, and a choice hides what it was made on.
     fn check_rows(&self, rows: &O::Buf, len: usize, first: usize, place: impl Fn() -> String) -> Result<()> {
-        match self.ops.nonfinite(rows, len, &place) {
-            None => Ok(()),
-            Some((row, value)) => Err(Error::NonFinite { value, place: place(), position: first + row }),
-        }
+        numbers(self.ops.nonfinite(rows, len, &place), first, place)
     }
 
     /// A hyper-connection's read: the gated mean of the normalised streams, and the weights of the write that follows.
     pub(crate) fn mix(&self, w: &Mixer<O>, r: &O::Buf) -> (O::Buf, Option<O::Buf>) {
-        let (c, ops) = (&self.config, &self.ops);
-        // The trained formulas divide both projections by the number of streams.
-        let divisor = c.streams as f32;
-        let n = ops.group_norm(r, &w.norm, c.streams, c.eps);
-        let (mut low, weights) = match &w.inject {
-            None => (ops.mul(&w.down, &n), None),
-            Some(inject) => {
-                let [low, mut weights] = ops.mul_all([&w.down, inject], &n);
-                ops.inject_weights(&mut weights, divisor);
-                (low, Some(weights))
-            }
-        };
-        ops.silu_scaled(&mut low, divisor);
-        let gate = ops.mul(&w.up, &low);
-        (ops.mix_streams(&gate, &n, c.streams, c.hidden), weights)
+        self.ops.mix(w, r, &self.config)
     }
 
-    /// A hyper-connection's write: the block's output into every stream.
-    pub(crate) fn write(&self, r: &mut O::Buf, weights: Option<&O::Buf>, y: &O::Buf) {
-        if let Some(a) = weights {
-            self.ops.add_to_streams(r, a, y, self.config.hidden);
-        }
+    /// A hyper-connection's write: the block's output into every stream, which must be numbers then.
+    pub(crate) fn write(
+        &self,
+        r: &mut O::Buf,
+        weights: Option<&O::Buf>,
+        y: &O::Buf,
+        first: usize,
+        place: impl Fn() -> String,
+    ) -> Result<()> {
+        numbers(self.ops.write(r, weights, y, &self.config, &place), first, place)
     }
 
     fn ngram(

@@ -1,8 +1,10 @@
 //! The operations the forward pass is made of.
 
+use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::forward::{Model, Observer, Output};
 use crate::state::State;
+use crate::weights::Mixer;
 use strata_cpu::attention::AttentionShape;
 use strata_cpu::delta::DeltaShape;
 use strata_cpu::rope::Rope;
@@ -48,6 +50,18 @@ pub struct Routing {
 /// What the rows of a window did to a delta-net layer's recurrent state; see [`strata_cpu::delta::Updates`] for the
 /// layout. The buffers may have room for more rows than the window had.
 pub type DeltaUpdates<B> = strata_cpu::delta::Updates<B>;
+
+/// A delta-net layer's history and state, and what the rows of a window did to them.
+pub struct Advance<'a, B> {
+    /// The convolution's history.
+    pub conv: &'a mut B,
+    /// The convolution's inputs, a row each.
+    pub inputs: &'a B,
+    /// The recurrent state.
+    pub state: &'a mut B,
+    /// What the rows do to it.
+    pub updates: &'a DeltaUpdates<B>,
+}
 
 /// A device that can run the model.
 ///
@@ -196,6 +210,44 @@ pub trait Ops {
     /// Moves `history` on behind the first `rows` rows of `inputs`, as [`Ops::conv_silu`] of those rows would have.
     fn conv_advance(&self, history: &mut Self::Buf, inputs: &Self::Buf, rows: usize, channels: usize);
 
+    // Several of these together, for devices that do better than one after another.
+
+    /// A hyper-connection's read of residual streams `r`: the gated mean of the normalised streams, and the weights of the write
+    /// that follows.
+    fn mix(&self, w: &Mixer<Self>, r: &Self::Buf, c: &ModelConfig) -> (Self::Buf, Option<Self::Buf>)
+    where
+        Self: Sized,
+    {
+        // The trained formulas divide both projections by the number of streams.
+        let divisor = c.streams as f32;
+        let n = self.group_norm(r, &w.norm, c.streams, c.eps);
+        let (mut low, weights) = match &w.inject {
+            None => (self.mul(&w.down, &n), None),
+            Some(inject) => {
+                let [low, mut weights] = self.mul_all([&w.down, inject], &n);
+                self.inject_weights(&mut weights, divisor);
+                (low, Some(weights))
+            }
+        };
+        self.silu_scaled(&mut low, divisor);
+        let gate = self.mul(&w.up, &low);
+        (self.mix_streams(&gate, &n, c.streams, c.hidden), weights)
+    }
+    /// A hyper-connection's write, [`Ops::add_to_streams`], if it has weights, and [`Ops::nonfinite`] of rows of streams.
+    fn write(
+        &self,
+        r: &mut Self::Buf,
+        weights: Option<&Self::Buf>,
+        y: &Self::Buf,
+        c: &ModelConfig,
+        place: &dyn Fn() -> String,
+    ) -> Option<(usize, &'static str)> {
+        if let Some(a) = weights {
+            self.add_to_streams(r, a, y, c.hidden);
+        }
+        self.nonfinite(r, c.residual_len(), place)
+    }
+
     // Mixers.
 
     /// The gated delta rule over the rows; moves `state` on. Returns `[rows][value_heads * dim]`.
@@ -225,6 +277,13 @@ pub trait Ops {
     /// Does to `state` what the first `rows` rows noted in `updates`: for each in turn `S = fma(k, d, S * decay)`, so
     /// the bits that [`Ops::delta_scan`] of those rows would have left. One pass over the state, and no sums.
     fn delta_replay(&self, shape: DeltaShape, updates: &DeltaUpdates<Self::Buf>, rows: usize, state: &mut Self::Buf);
+    /// [`Ops::conv_advance`] and [`Ops::delta_replay`] of several layers.
+    fn advance(&self, shape: DeltaShape, layers: Vec<Advance<'_, Self::Buf>>, rows: usize) {
+        for Advance { conv, inputs, state, updates } in layers {
+            self.conv_advance(conv, inputs, rows, shape.channels());
+            self.delta_replay(shape, updates, rows, state);
+        }
+    }
     /// Norm of each head with `gamma`, times `sigmoid(z)`, in place.
     fn gated_norm(&self, o: &mut Self::Buf, gamma: &Self::Buf, z: &Self::Buf, eps: f32);
     /// Splits heads of `2 * dim` values into their first and second halves.
@@ -266,8 +325,18 @@ pub trait Ops {
 
     // Experts.
 
-    /// The `used` best experts of each row of router logits, with renormalised weights.
-    fn route(&self, logits: &Self::Buf, experts: usize, used: usize) -> Routing;
+    /// The `used` best experts of each row of router logits, with renormalised weights; or what [`Ops::nonfinite`] finds
+    /// in the logits.
+    ///
+    /// # Errors
+    /// A logit is no number: its row, and what it is.
+    fn route(
+        &self,
+        logits: &Self::Buf,
+        experts: usize,
+        used: usize,
+        place: &dyn Fn() -> String,
+    ) -> std::result::Result<Routing, (usize, &'static str)>;
     /// The weighted sum of the routed experts' outputs in routing order, then of the shared expert's, whose weight is
     /// `sigmoid(opening)`; `opening` has one value per row.
     fn expert_sum(

@@ -3,7 +3,7 @@
 use crate::ops::{Ops, SharedExpert};
 
 /// A hyper-connection: reads a gated mix of the residual streams and weighs what is written back.
-pub(crate) struct Mixer<O: Ops> {
+pub struct Mixer<O: Ops> {
     pub(crate) norm: O::Buf,
     pub(crate) down: O::Matrix,
     pub(crate) up: O::Matrix,

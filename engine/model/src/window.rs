@@ -18,7 +18,7 @@
 use crate::config::{LayerKind, ModelConfig};
 use crate::error::{Error, Result};
 use crate::forward::{Model, Observer, Output, Want};
-use crate::ops::{DeltaUpdates, Ops};
+use crate::ops::{Advance, DeltaUpdates, Ops};
 use crate::state::{LayerState, State};
 
 /// Rows that there is room for from the first window on.
@@ -156,12 +156,14 @@ impl<O: Ops> Model<O> {
         }
         let shape = config.delta.shape();
         if keep > 0 {
-            for (layer, notes) in state.layers.iter_mut().zip(&state.window.layers) {
-                if let (LayerState::Delta { conv, state }, Some(notes)) = (layer, notes) {
-                    ops.conv_advance(conv, &notes.inputs, keep, shape.channels());
-                    ops.delta_replay(shape, &notes.updates, keep, state);
+            let layers = state.layers.iter_mut().zip(&state.window.layers);
+            let layers = layers.filter_map(|(layer, notes)| match (layer, notes) {
+                (LayerState::Delta { conv, state }, Some(DeltaNotes { inputs, updates })) => {
+                    Some(Advance { conv, inputs, state, updates })
                 }
-            }
+                _ => None,
+            });
+            ops.advance(shape, layers.collect(), keep);
             if let (Some(history), Some(inputs)) = (&mut state.ngram, &state.window.ngram) {
                 ops.conv_advance(history, inputs, keep, config.residual_len());
             }

@@ -16,6 +16,8 @@ pub(crate) enum Arg {
     N(u32),
     /// A number.
     F(f32),
+    /// A further word of the argument before, which is a structure.
+    More(u64),
 }
 
 /// What a kernel took.
@@ -48,9 +50,16 @@ impl Device {
                     Arg::At(address) => address,
                     Arg::N(n) => n.into(),
                     Arg::F(x) => x.to_bits().into(),
+                    Arg::More(word) => word,
                 })
                 .collect();
-            let mut params: Vec<*mut c_void> = words.iter_mut().map(|w| std::ptr::from_mut(w).cast()).collect();
+            // A structure is read from its first word on.
+            let begins = args.iter().map(|arg| !matches!(arg, Arg::More(_)));
+            let mut params: Vec<*mut c_void> = words
+                .iter_mut()
+                .zip(begins)
+                .filter_map(|(w, begins)| begins.then(|| std::ptr::from_mut(w).cast()))
+                .collect();
             let [x, y, z] = grid;
             let mut timed = lock(&inner.timed);
             let event = || {
@@ -60,7 +69,7 @@ impl Device {
             };
             let before = timed.is_some().then(event).transpose().map_err(driver("timing kernels"))?;
             // SAFETY: the function is of a module that is never unloaded; the rest is the caller's word.
-            unsafe { result::launch_kernel(function, (x, y, z), (block, 1, 1), 0, inner.stream, &mut params) }
+            unsafe { result::launch_kernel(function, (x, y, z), (block, 1, 1), 0, inner.current(), &mut params) }
                 .map_err(driver(format!("starting the kernel {kernel}")))?;
             if let (Some(timed), Some(before)) = (&mut *timed, before) {
                 timed.push((kernel.to_owned(), before, event().map_err(driver("timing kernels"))?));

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::{ExpertTensors, Routing};
 use strata_cpu::experts::{Choices, Experts, GateUp};
 use strata_cpu::{Cpu, Rows};
-use strata_cuda::{Device, DeviceRouting, Exchange, Floats, Group, Kinds, Routed, SharedExpert};
+use strata_cuda::{Device, DeviceRouting, Exchange, Floats, Group, Kinds, Routed, Shape, SharedExpert};
 
 /// The routed experts of one layer.
 pub struct LayerExperts {
@@ -47,7 +47,12 @@ impl LayerExperts {
         self.there.is_some()
     }
 
-    /// The bytes of an expert's gate, up and down projections.
+    /// The shapes of an expert's gate, up and down projections.
+    pub(super) fn shapes(&self) -> [Shape; 3] {
+        self.kinds.shapes()
+    }
+
+    /// The bytes of an expert's gate, up and down projections, as the file has them.
     pub(super) fn matrices(&self, expert: usize) -> [&[u8]; 3] {
         let Experts { gate_up, down, hidden, width, .. } = &self.host;
         let rows = |tensor: &'_ strata_gguf::Tensor, first: usize, rows: usize| {
@@ -89,6 +94,7 @@ impl LayerExperts {
         routed: &DeviceRouting,
         shared: &SharedExpert<'_>,
     ) -> Floats {
+        shared.prepare(x);
         exchange.layer(x, routed, shared.opening, &self.kinds, self.there.as_ref(), |at| shared.results(x, at))
     }
 
@@ -116,14 +122,13 @@ impl LayerExperts {
         routing: &Routing,
     ) {
         let mut groups: Vec<(u16, Group)> = Vec::new();
-        let mut missed = Vec::new();
+        let (mut missed, shapes) = (Vec::new(), self.shapes());
         for (pair, &id) in routing.ids.iter().enumerate() {
             if let Some((_, group)) = groups.iter_mut().find(|(other, _)| *other == id) {
                 group.pairs.push(pair);
                 continue;
             }
-            let lengths = || self.matrices(id.into()).map(<[u8]>::len);
-            match residency.and_then(|r| r.addresses(self.layer, id.into(), lengths)) {
+            match residency.and_then(|r| r.addresses(self.layer, id.into(), &shapes)) {
                 Some([gate, up, down]) => groups.push((id, Group { gate, up, down, pairs: vec![pair] })),
                 None => missed.push(pair),
             }

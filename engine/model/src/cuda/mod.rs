@@ -12,11 +12,12 @@ mod residency;
 pub(crate) use experts::LayerExperts;
 pub(crate) use program::Programs;
 
-use crate::config::Indexer;
+use crate::config::{Indexer, ModelConfig};
 use crate::error::{Error, Result};
 use crate::forward::{Model, Observer, Output};
-use crate::ops::{DeltaUpdates, ExpertTensors, Ops, Routing, SharedExpert};
+use crate::ops::{Advance, DeltaUpdates, ExpertTensors, Ops, Routing, SharedExpert};
 use crate::state::State;
+use crate::weights::Mixer;
 use recording::{Recording, lock};
 use residency::Residency;
 use std::ops::Range;
@@ -26,7 +27,7 @@ use strata_cpu::Cpu;
 use strata_cpu::attention::AttentionShape;
 use strata_cpu::delta::DeltaShape;
 use strata_cpu::rope::Rope;
-use strata_cuda::{Cache, DeltaInputs, Device, First, Floats, Matrix, Selection, Turns};
+use strata_cuda::{Act, Cache, DeltaInputs, Device, First, Floats, Matrix, Note, Selection, Turns};
 use strata_gguf::Tensor;
 
 /// Norms add up squares in f32: those of larger numbers overflow, and what overflows there becomes a silent zero.
@@ -232,7 +233,7 @@ impl Ops for CudaOps {
     }
 
     fn mul_all<const N: usize>(&self, matrices: [&Matrix; N], x: &Floats) -> [Floats; N] {
-        matrices.map(|w| w.mul(x))
+        Matrix::mul_all(matrices.map(|w| (w, Act::None)), x, 1.0)
     }
 
     fn group_norm(&self, x: &Floats, gamma: &Floats, groups: usize, eps: f32) -> Floats {
@@ -259,7 +260,47 @@ impl Ops for CudaOps {
     }
 
     fn add_to_streams(&self, r: &mut Floats, a: &Floats, y: &Floats, width: usize) {
-        r.add_to_streams(a, y, width);
+        r.add_to_streams(a, y, width, None);
+    }
+
+    fn mix(&self, w: &Mixer<CudaOps>, r: &Floats, c: &ModelConfig) -> (Floats, Option<Floats>) {
+        let divisor = c.streams as f32;
+        let n = r.group_norm(&w.norm, c.streams, c.eps);
+        let (low, weights) = match &w.inject {
+            Some(inject) => {
+                let [low, weights] = Matrix::mul_all([(&w.down, Act::Silu), (inject, Act::Inject)], &n, divisor);
+                (low, Some(weights))
+            }
+            None => {
+                let [low] = Matrix::mul_all([(&w.down, Act::Silu)], &n, divisor);
+                (low, None)
+            }
+        };
+        let mixed = w.up.mix(&low, &n, c.streams, c.hidden);
+        (mixed.unwrap_or_else(|| w.up.mul(&low).mix_streams(&n, c.streams, c.hidden)), weights)
+    }
+
+    fn write(
+        &self,
+        r: &mut Floats,
+        weights: Option<&Floats>,
+        y: &Floats,
+        c: &ModelConfig,
+        place: &dyn Fn() -> String,
+    ) -> Option<(usize, &'static str)> {
+        let record = |recording: &mut Recording| {
+            let Some(a) = weights else { return false };
+            let site = recording.site(c.residual_len(), place());
+            r.add_to_streams(a, y, c.hidden, Some(Note { found: &recording.found, site, largest: LARGEST }));
+            true
+        };
+        if self.recording(record) == Some(true) {
+            return None;
+        }
+        if let Some(a) = weights {
+            r.add_to_streams(a, y, c.hidden, None);
+        }
+        self.nonfinite(r, c.residual_len(), place)
     }
 
     fn add(&self, x: &mut Floats, y: &Floats) {
@@ -325,6 +366,12 @@ impl Ops for CudaOps {
         DeltaInputs { qkv, beta, alpha, a, dt }.scan_noting(shape, state, updates)
     }
 
+    fn advance(&self, shape: DeltaShape, mut layers: Vec<Advance<'_, Floats>>, rows: usize) {
+        let histories = layers.iter_mut().map(|layer| (&mut *layer.conv, layer.inputs));
+        Floats::conv_advance_all(histories, rows, shape.channels());
+        Floats::delta_replay_all(layers.into_iter().map(|layer| (layer.state, layer.updates)), shape, rows);
+    }
+
     fn delta_replay(&self, shape: DeltaShape, updates: &DeltaUpdates<Floats>, rows: usize, state: &mut Floats) {
         state.delta_replay(shape, updates, rows);
     }
@@ -382,12 +429,25 @@ impl Ops for CudaOps {
         k.ngram_gate(q, v, width)
     }
 
-    fn route(&self, logits: &Floats, experts: usize, used: usize) -> Routing {
-        if self.recording(|r| r.routed = Some(logits.choose(experts, used))).is_some() {
-            return Routing { used, ids: Vec::new(), weights: Vec::new() };
+    fn route(
+        &self,
+        logits: &Floats,
+        experts: usize,
+        used: usize,
+        place: &dyn Fn() -> String,
+    ) -> std::result::Result<Routing, (usize, &'static str)> {
+        let record = |r: &mut Recording| {
+            let note = Note { site: r.site(experts, place()), found: &r.found, largest: LARGEST };
+            r.routed = Some(logits.routed(experts, used, Some(note)));
+        };
+        if self.recording(record).is_some() {
+            return Ok(Routing { used, ids: Vec::new(), weights: Vec::new() });
+        }
+        if let Some(found) = self.nonfinite(logits, experts, place) {
+            return Err(found);
         }
         let (ids, weights) = logits.route(experts, used);
-        Routing { used, ids, weights }
+        Ok(Routing { used, ids, weights })
     }
 
     fn expert_sum(

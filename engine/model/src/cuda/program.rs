@@ -97,7 +97,7 @@ impl Model<CudaOps> {
     /// There is no room for `bytes` bytes.
     pub fn keep_experts(&self, bytes: usize, ranking: impl IntoIterator<Item = (usize, usize)>) -> Result<usize> {
         let layers: Vec<&LayerExperts> = self.weights.layers.iter().map(|layer| &layer.moe.experts).collect();
-        let slot = layers.iter().map(|e| Slots::bytes_for(e.matrices(0).map(<[u8]>::len))).max().unwrap_or(0);
+        let slot = layers.iter().map(|e| Slots::bytes_for(&e.shapes())).max().unwrap_or(0);
         let experts = layers.iter().map(|e| e.count()).max().unwrap_or(0);
         let device = self.ops().device();
         let count = (bytes / slot.max(1)).min(layers.len() * experts);
@@ -110,7 +110,7 @@ impl Model<CudaOps> {
                 break;
             }
             if let Some(of) = layers.get(layer).filter(|of| expert < of.count()) {
-                residency.slots().fill(device, used, of.matrices(expert));
+                residency.slots().fill(device, used, &of.shapes(), of.matrices(expert));
                 residency.put(layer, expert, used);
                 used += 1;
             }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use strata_cuda::{DeviceRouting, Exchange, First, Floats, Outbox, Turns};
+use strata_cuda::{DeviceRouting, Exchange, First, Floats, Note, Outbox, Turns};
 
 /// What a mutex guards, also after a panic elsewhere: what is guarded here is whole at any time.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -48,7 +48,13 @@ impl Recording {
 
     /// Records a check.
     pub(super) fn note(&mut self, buf: &Floats, row_len: usize, place: String, largest: f32) {
-        buf.note_nonfinite(&self.found, self.checks.len() as u32, largest);
+        let site = self.site(row_len, place);
+        buf.note_nonfinite(Note { found: &self.found, site, largest });
+    }
+
+    /// The number of a further place that is checked, of rows of so many values.
+    pub(super) fn site(&mut self, row_len: usize, place: String) -> u32 {
         self.checks.push((row_len, place));
+        self.checks.len() as u32 - 1
     }
 }

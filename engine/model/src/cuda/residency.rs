@@ -1,6 +1,6 @@
 //! Which experts the device keeps.
 
-use strata_cuda::Slots;
+use strata_cuda::{Shape, Slots};
 
 /// Slots, and the experts in them.
 pub(crate) struct Residency {
@@ -26,14 +26,9 @@ impl Residency {
         &self.slots
     }
 
-    /// Addresses of an expert's matrices, which have so many bytes, if it is resident.
-    pub(super) fn addresses(
-        &self,
-        layer: usize,
-        expert: usize,
-        lengths: impl FnOnce() -> [usize; 3],
-    ) -> Option<[u64; 3]> {
+    /// Addresses of an expert's matrices, which have these shapes, if it is resident.
+    pub(super) fn addresses(&self, layer: usize, expert: usize, shapes: &[Shape; 3]) -> Option<[u64; 3]> {
         let slot = (*self.table.get(layer * self.experts + expert)?)?;
-        Some(self.slots.addresses(slot as usize, lengths()))
+        Some(self.slots.addresses(slot as usize, shapes))
     }
 }

@@ -1,0 +1,180 @@
+//! How weights are arranged on the device: as the file has them, or so that kernels read them in wide steps (`cu/products.cuh`).
+
+use crate::buffer::{Memory, blocks, n};
+use crate::device::{Arg, Device};
+use crate::matrix::kernel;
+use std::sync::Arc;
+use strata_gguf::GgmlType;
+
+/// Bytes that are brought to the device at a time.
+const PIECE: usize = 32 << 20;
+
+/// Rows of a tile of integer weights.
+const ROWS: usize = 4;
+
+/// The shape of a matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Type of the weights.
+    pub ty: GgmlType,
+    /// Length of the output.
+    pub rows: usize,
+    /// Length of the input.
+    pub cols: usize,
+}
+
+/// Units of a type that is arranged in tiles: values, bytes of levels, bytes of a header, units that share it.
+struct Units {
+    values: usize,
+    levels: usize,
+    header: usize,
+    share: usize,
+}
+
+/// How a type is arranged.
+enum Order {
+    /// As in the file.
+    Plain,
+    /// Rows of floats, rearranged within.
+    Floats(usize),
+    /// Tiles of four rows.
+    Tiles(Units),
+}
+
+fn order(ty: GgmlType) -> Order {
+    let units = |levels, header| Order::Tiles(Units { values: 32, levels, header, share: 1 });
+    match ty {
+        GgmlType::F32 => Order::Floats(4),
+        GgmlType::F16 | GgmlType::BF16 => Order::Floats(2),
+        GgmlType::Q8_0 => units(32, 2),
+        GgmlType::Q4_0 | GgmlType::IQ4_NL => units(16, 2),
+        GgmlType::Q4_1 => units(16, 4),
+        GgmlType::Q5_0 => units(16, 6),
+        GgmlType::Q5_1 => units(16, 8),
+        GgmlType::MXFP4 => units(16, 1),
+        GgmlType::NVFP4 => Order::Tiles(Units { values: 16, levels: 8, header: 1, share: 1 }),
+        GgmlType::Q2_0 => Order::Tiles(Units { values: 32, levels: 8, header: 2, share: 2 }),
+        _ => Order::Plain,
+    }
+}
+
+/// Tiles of a matrix with short rows that a warp takes.
+pub(crate) fn tiles_together(ty: GgmlType) -> u32 {
+    match order(ty) {
+        Order::Tiles(Units { levels: 8, .. }) => 4,
+        Order::Tiles(_) => 2,
+        Order::Plain | Order::Floats(_) => 1,
+    }
+}
+
+impl Shape {
+    /// Bytes of a row as the file has it.
+    pub fn file_row(&self) -> usize {
+        self.cols / self.ty.block_values() * self.ty.block_bytes()
+    }
+
+    /// Bytes of the matrix as the file has it.
+    pub fn file_bytes(&self) -> usize {
+        self.rows * self.file_row()
+    }
+
+    /// Bytes of `rows` rows on the device; all but the last of a matrix's pieces have a multiple of four.
+    fn bytes_of(&self, rows: usize) -> usize {
+        match order(self.ty) {
+            Order::Plain => rows * self.file_row(),
+            Order::Floats(bytes) => rows * (self.cols * bytes).next_multiple_of(16),
+            Order::Tiles(Units { values, levels, header, share }) => {
+                let eight = |units: usize| {
+                    (ROWS * units * levels).next_multiple_of(16)
+                        + (ROWS * units.div_ceil(share) * header).next_multiple_of(16)
+                };
+                let units = self.cols / values;
+                rows.div_ceil(ROWS) * (units / 8 * eight(8) + eight(units % 8))
+            }
+        }
+    }
+
+    /// Bytes of the matrix on the device.
+    pub fn bytes(&self) -> usize {
+        self.bytes_of(self.rows)
+    }
+
+    /// Brings matrices of this shape, as the file has them one after another, to an address, one after another there, too.
+    ///
+    /// # Safety
+    /// The address must have [`Shape::bytes`] for each.
+    pub(crate) unsafe fn bring(&self, device: &Device, bytes: &[u8], to: u64) {
+        let (row, all) = (self.file_row(), self.file_bytes());
+        if row == 0 || all == 0 {
+            return;
+        }
+        if let Order::Plain = order(self.ty) {
+            // SAFETY: there are as many bytes there.
+            unsafe { device.upload(to, bytes) };
+            return;
+        }
+        let staging = Memory::new(device, PIECE.min(bytes.len()).max(ROWS * row));
+        if all <= PIECE {
+            // As many whole matrices as fit.
+            let many = PIECE / all;
+            for (i, piece) in bytes.chunks(many * all).enumerate() {
+                let at = to + (i * many * self.bytes()) as u64;
+                // SAFETY: the staging has room for the piece, the address for what becomes of it.
+                unsafe { self.rearrange(device, &staging, piece, self.rows, piece.len() / all, at) };
+            }
+            return;
+        }
+        for (i, matrix) in bytes.chunks_exact(all).enumerate() {
+            let rows = (PIECE / row / ROWS * ROWS).max(ROWS);
+            for (j, piece) in matrix.chunks(rows * row).enumerate() {
+                let at = to + (i * self.bytes() + self.bytes_of(j * rows)) as u64;
+                // SAFETY: as above.
+                unsafe { self.rearrange(device, &staging, piece, piece.len() / row, 1, at) };
+            }
+        }
+    }
+
+    /// Brings `count` matrices of `rows` rows.
+    ///
+    /// # Safety
+    /// The staging must have room for them as the file has them, the address for them as they are arranged.
+    unsafe fn rearrange(
+        &self,
+        device: &Device,
+        staging: &Arc<Memory>,
+        piece: &[u8],
+        rows: usize,
+        count: usize,
+        to: u64,
+    ) {
+        // SAFETY: says the caller.
+        unsafe { device.upload(staging.address(), piece) };
+        let apart = [rows * self.file_row(), self.bytes_of(rows)].map(|bytes| Arg::At(bytes as u64));
+        let [from_apart, to_apart] = apart;
+        let args = [staging.arg(), Arg::At(to), n(rows), n(self.cols), from_apart, to_apart];
+        let grid = [blocks(rows * self.cols, 128 * 64).min(4096), blocks(count, 1), 1];
+        // SAFETY: a block of `y` takes one of `count` matrices; there is room for them on both sides.
+        unsafe { device.launch(&kernel("pack", self.ty), grid, 128, &args) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_arranged_takes_no_more_room_where_rows_and_units_come_out_even() {
+        for &ty in GgmlType::ALL {
+            for cols in [256, 2560, 4096] {
+                let shape = Shape { ty, rows: 640, cols };
+                assert_eq!(shape.bytes(), shape.file_bytes(), "{ty} {cols}");
+            }
+        }
+        // Twenty units: two eights, and one of four.
+        let shape = Shape { ty: GgmlType::Q2_0, rows: 2560, cols: 640 };
+        assert_eq!(shape.bytes(), shape.file_bytes());
+        // Three rows take the room of four.
+        let shape = Shape { ty: GgmlType::Q4_0, rows: 3, cols: 32 };
+        assert_eq!(shape.bytes(), 4 * 18_usize.next_multiple_of(20));
+    }
+}
