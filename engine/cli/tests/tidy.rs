@@ -45,7 +45,7 @@ fn allowed(name: &str) -> &'static [&'static str] {
     match name {
         "strata-cpu" => &["strata-gguf"],
         "strata-cuda" => &["strata-gguf", "strata-cpu"],
-        "strata-model" => &["strata-gguf", "strata-cpu", "strata-cuda"],
+        "strata-model" => &["strata-gguf", "strata-cpu", "strata-cuda", "strata-policy"],
         "strata-runtime" => &[
             "strata-gguf",
             "strata-cpu",

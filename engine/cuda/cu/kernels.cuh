@@ -213,13 +213,43 @@ __device__ __forceinline__ void down(const u64* downs, const u32* starts, typena
         down<P>(down_, starts, Integers{values, scales, sums}, results, groups, rows, cols, scale);                              \
     }
 
-// Types that are arranged in tiles on the device have `pack_*`, too: from `matrices` matrices of `rows` rows as the file has
-// them, `from_apart` bytes apart, to as many in tiles. Grid (any, matrices), block 128.
+// Types that are arranged in tiles on the device have two more. `pack_*`: from `matrices` matrices of `rows` rows as the file has
+// them, `from_apart` bytes apart, to as many in tiles. Grid (any, matrices), block 128. `stream_*`: the same from host memory that
+// the device sees, `each` matrices of each of `count` experts, whose addresses are in `from` one after another; an expert's
+// matrices are `apart` bytes from each other, and experts `to_apart`. Four rows have at most STREAMED bytes. Grid (tiles, matrices
+// that there is room for), block 128.
 #define TILE_KERNELS(name, U)                                                                                                    \
     INTEGER_KERNELS(name, Tiles<U>)                                                                                              \
     KERNEL pack_##name(const u8* from, u8* to, u32 rows, u32 cols, u64 from_apart, u64 to_apart) {                               \
         pack_units<U>(from + blockIdx.y * from_apart, to + blockIdx.y * to_apart, rows, cols);                                   \
+    }                                                                                                                            \
+    KERNEL __launch_bounds__(THREADS) stream_##name(const u64* from, const u32* count, u32 each, u8* to, u64 to_apart, u64 apart, \
+                                                    u32 rows, u32 cols) {                                                        \
+        stream_units<U>(from, *count * each, to + blockIdx.y / each * to_apart + blockIdx.y % each * apart, rows, cols);         \
     }
+
+// Puts a unit of a row, of which only those below `rows` are there, into the row's tile at `w`.
+template <class U>
+__device__ __forceinline__ void pack_unit(const u8* from, u8* w, u32 row, u32 rows, u32 unit, u32 units) {
+    typedef Tiles<U> P;
+    const u32 eight = unit / 8, q = unit % 8, n = min(units - 8 * eight, 8u), r = row % P::ROWS, part = unit % U::PER_BLOCK;
+    const bool there = row < rows;
+    const u8* block = from + ((u64)min(row, rows - 1) * (units / U::PER_BLOCK) + unit / U::PER_BLOCK) * U::BYTES;
+    w += (u64)eight * P::bytes(8);
+    u8* levels = w + (r * n + q) * U::LEVELS;
+    // Levels begin at multiples of two, but for types with a header of one byte.
+    if constexpr (U::HEADER % 2 == 0 || U::PER_BLOCK > 1) {
+        for (u32 k = 0; k < U::LEVELS; k += 4) {
+            const u8* four = block + U::level_at(part) + k;
+            *(u32*)(levels + k) = there ? *(const u16*)four | (u32) * (const u16*)(four + 2) << 16 : 0;
+        }
+    } else {
+        for (u32 k = 0; k < U::LEVELS; k++) levels[k] = there ? block[U::level_at(part) + k] : 0;
+    }
+    if (q % U::SHARE) return;
+    u8* header = w + P::level_bytes(n) + (r * ((n + U::SHARE - 1) / U::SHARE) + q / U::SHARE) * U::HEADER;
+    for (u32 k = 0; k < U::HEADER; k++) header[k] = there ? block[U::header_at(part) + k] : 0;
+}
 
 // Puts a matrix into tiles.
 template <class U> __device__ __forceinline__ void pack_units(const u8* from, u8* to, u32 rows, u32 cols) {
@@ -227,17 +257,30 @@ template <class U> __device__ __forceinline__ void pack_units(const u8* from, u8
     const u32 units = cols / U::UNIT, tiles = (rows + P::ROWS - 1) / P::ROWS;
     const u64 all = (u64)tiles * P::ROWS * units;
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (u64)gridDim.x * blockDim.x) {
-        const u32 unit = i % units, row = i / units, eight = unit / 8, q = unit % 8, n = min(units - 8 * eight, 8u);
-        const bool there = row < rows;
-        const u8* block = from + ((u64)min(row, rows - 1) * (units / U::PER_BLOCK) + unit / U::PER_BLOCK) * U::BYTES;
-        u8* w = to + row / P::ROWS * P::tile_bytes(cols) + (u64)eight * P::bytes(8);
-        const u32 r = row % P::ROWS, part = unit % U::PER_BLOCK;
-        u8* levels = w + (r * n + q) * U::LEVELS;
-        for (u32 k = 0; k < U::LEVELS; k++) levels[k] = there ? block[U::level_at(part) + k] : 0;
-        if (q % U::SHARE) continue;
-        u8* header = w + P::level_bytes(n) + (r * ((n + U::SHARE - 1) / U::SHARE) + q / U::SHARE) * U::HEADER;
-        for (u32 k = 0; k < U::HEADER; k++) header[k] = there ? block[U::header_at(part) + k] : 0;
+        const u32 unit = i % units, row = i / units;
+        pack_unit<U>(from, to + row / P::ROWS * P::tile_bytes(cols), row, rows, unit, units);
     }
+}
+
+#define STREAMED 16384
+
+// Puts a tile of a matrix in host memory where tiles are, by way of shared memory: the link wants wide reads.
+template <class U> __device__ __forceinline__ void stream_units(const u64* from, u32 count, u8* to, u32 rows, u32 cols) {
+    typedef Tiles<U> P;
+    __shared__ alignas(16) u8 place[STREAMED];
+    if (blockIdx.y >= count) return;
+    const u32 units = cols / U::UNIT, first = blockIdx.x * P::ROWS, here = min(P::ROWS, rows - first);
+    const u32 row_bytes = units / U::PER_BLOCK * U::BYTES, bytes = here * row_bytes;
+    const u8* w = (const u8*)from[blockIdx.y] + (u64)first * row_bytes;
+    u32 done = 0;
+    if ((u64)w % 16 == 0) {
+        done = bytes / 16 * 16;
+        for (u32 i = 16 * threadIdx.x; i < done; i += 16 * THREADS) *(uint4*)(place + i) = *(const uint4*)(w + i);
+    }
+    for (u32 i = done + threadIdx.x; i < bytes; i += THREADS) place[i] = w[i];
+    __syncthreads();
+    to += (u64)blockIdx.x * P::tile_bytes(cols);
+    for (u32 i = threadIdx.x; i < P::ROWS * units; i += THREADS) pack_unit<U>(place, to, i / units, here, i % units, units);
 }
 
 // `mix_*`: with gate[s] = scale * (row s * width + c of w) · x[t], out[t * width + c] is the mean over the four streams of
@@ -245,11 +288,11 @@ template <class U> __device__ __forceinline__ void pack_units(const u8* from, u8
 #define FLOAT_KERNELS(name, F)                                                                                                   \
     KERNEL PRODUCT gate_up_##name(const u64* gate, const u64* up, const u32* starts, const u32* tokens, const float* x,          \
                                   float* middle, u32 groups, u32 width, u32 cols, float gate_scale, float up_scale) {            \
-        gate_up<Floats<F>>(gate, up, starts, tokens, x, middle, groups, width, cols, gate_scale, up_scale);                      \
+        gate_up<Floats<F, 4096>>(gate, up, starts, tokens, x, middle, groups, width, cols, gate_scale, up_scale);                      \
     }                                                                                                                            \
     KERNEL PRODUCT down_##name(const u64* down_, const u32* starts, const float* x, float* results, u32 groups, u32 rows,        \
                                u32 cols, float scale) {                                                                          \
-        down<Floats<F>>(down_, starts, x, results, groups, rows, cols, scale);                                                   \
+        down<Floats<F, 4096>>(down_, starts, x, results, groups, rows, cols, scale);                                                   \
     }                                                                                                                            \
     KERNEL PRODUCT mix_##name(const u8* w, const float* x, const float* n, float* out, u32 width, u32 cols, u32 tokens,          \
                               float scale) {                                                                                     \
@@ -260,26 +303,30 @@ template <class U> __device__ __forceinline__ void pack_units(const u8* from, u8
     }
 
 template <class F> __device__ __forceinline__ void pack_floats(const u8* from, u8* to, u32 rows, u32 cols) {
-    const u64 all = (u64)rows * cols, row_bytes = Floats<F>::tile_bytes(cols);
+    typedef Floats<F, 0> P;
+    const u64 all = (u64)rows * cols, row_bytes = P::tile_bytes(cols);
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (u64)gridDim.x * blockDim.x) {
         const u32 row = i / cols, col = i % cols;
-        u8* place = to + row * row_bytes + Floats<F>::place(col, cols) * F::BYTES;
+        u8* place = to + row * row_bytes + P::place(col, cols) * F::BYTES;
         for (u32 k = 0; k < F::BYTES; k++) place[k] = from[i * F::BYTES + k];
     }
 }
+
+// Gates have short inputs.
+template <class F> using Gates = Floats<F, 2048>;
 
 // Column c of the streams' gates, and what they let through.
 template <class F> struct MixChunk {
     const u8* w;
     const float *x, *n;
     float* out;
-    typename Floats<F>::Place& place;
+    typename Gates<F>::Place& place;
     u32 c, width, cols, first;
     float scale;
     bool writes;
 
     template <u32 T> __device__ __forceinline__ void chunk(u32 count) const {
-        typedef Floats<F> P;
+        typedef Gates<F> P;
         const u32 t = P::template input<T>();
         const bool mine = P::template owns<T>() && t < count && writes;
         // On their way while gates are computed.
@@ -305,9 +352,9 @@ template <class F> struct MixChunk {
 template <class F>
 __device__ __forceinline__ void mix(const u8* w, const float* x, const float* n, float* out, u32 width, u32 cols, u32 tokens,
                                     float scale) {
-    __shared__ typename Floats<F>::Place place;
+    __shared__ typename Gates<F>::Place place;
     const u32 mine = blockIdx.x * WARPS + threadIdx.x / WARP, c = min(mine, width - 1);
-    w += c * Floats<F>::tile_bytes(cols);
+    w += c * Gates<F>::tile_bytes(cols);
 #pragma unroll 1
     for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
         by_count(min(tokens - first, CHUNK), MixChunk<F>{w, x, n, out, place, c, width, cols, first, scale, mine < width});

@@ -74,3 +74,20 @@ KERNEL __launch_bounds__(THREADS) combine(const float* results, const u32* index
         out[(u64)t * hidden + i] = sum;
     }
 }
+
+// [`stream_*`] for types that the device has as the file does: matrices of `bytes` bytes. Grid (any, matrices that there is room
+// for), block 128.
+KERNEL __launch_bounds__(THREADS) stream_plain(const u64* from, const u32* count, u32 each, u8* to, u64 to_apart, u64 apart,
+                                               u64 bytes) {
+    if (blockIdx.y >= *count * each) return;
+    to += blockIdx.y / each * to_apart + blockIdx.y % each * apart;
+    const u8* w = (const u8*)from[blockIdx.y];
+    u64 done = 0;
+    if ((u64)w % 16 == 0) {
+        done = bytes / 16 * 16;
+        for (u64 i = 16 * ((u64)blockIdx.x * THREADS + threadIdx.x); i < done; i += (u64)16 * gridDim.x * THREADS) {
+            *(uint4*)(to + i) = *(const uint4*)(w + i);
+        }
+    }
+    for (u64 i = done + (u64)blockIdx.x * THREADS + threadIdx.x; i < bytes; i += (u64)gridDim.x * THREADS) to[i] = w[i];
+}

@@ -9,13 +9,13 @@ FLOAT_KERNELS(bf16, BF16)
 
 // The matrices may be of different types.
 KERNEL __launch_bounds__(THREADS, 3) mul_floats(Matrices all, const float* x, u32 cols, u32 tokens, float divisor) {
-    __shared__ FloatsPlace place;
+    __shared__ FloatsPlace<10240> place;
     const Which which(all, 1);
     if (which.kind == 0) {
-        mul<Floats<F32>>(which, x, place, cols, tokens, divisor);
+        mul<Floats<F32, 10240>>(which, x, place, cols, tokens, divisor);
     } else if (which.kind == 1) {
-        mul<Floats<F16>>(which, x, place, cols, tokens, divisor);
+        mul<Floats<F16, 10240>>(which, x, place, cols, tokens, divisor);
     } else {
-        mul<Floats<BF16>>(which, x, place, cols, tokens, divisor);
+        mul<Floats<BF16, 10240>>(which, x, place, cols, tokens, divisor);
     }
 }

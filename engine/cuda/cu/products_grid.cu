@@ -1,6 +1,7 @@
 // Products with weights in the i-quants that look groups up in code books.
 #define BLOCKS_TOGETHER 5
 #include "kernels.cuh"
+#include "products_large.cuh"
 #include "units_grid.cuh"
 
 INTEGER_KERNELS(iq1_s, LargeUnits<IQ1_S>)

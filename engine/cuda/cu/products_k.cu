@@ -1,6 +1,7 @@
 // Products with weights in the k-quants and IQ4_XS.
 #define BLOCKS_TOGETHER 6
 #include "kernels.cuh"
+#include "products_large.cuh"
 #include "units_k.cuh"
 
 INTEGER_KERNELS(q2_k, LargeUnits<Q2_K>)

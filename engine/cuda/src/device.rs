@@ -213,7 +213,7 @@ impl Device {
     }
 
     /// Makes the context this thread's.
-    fn enter(&self) -> Result<()> {
+    pub(crate) fn enter(&self) -> Result<()> {
         current(self.inner.context)
     }
 

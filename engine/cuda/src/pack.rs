@@ -12,6 +12,9 @@ const PIECE: usize = 32 << 20;
 /// Rows of a tile of integer weights.
 const ROWS: usize = 4;
 
+/// Bytes that four rows may have as the file has them, to be streamed: a block's shared memory.
+const STREAMED_ROWS: usize = 16384;
+
 /// The shape of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -97,6 +100,44 @@ impl Shape {
     /// Bytes of the matrix on the device.
     pub fn bytes(&self) -> usize {
         self.bytes_of(self.rows)
+    }
+
+    /// Whether matrices of this shape can be brought by kernels that read host memory ([`Shape::stream`]).
+    pub fn streams(&self) -> bool {
+        match order(self.ty) {
+            Order::Plain => true,
+            Order::Floats(_) => false,
+            Order::Tiles(_) => ROWS * self.file_row() <= STREAMED_ROWS,
+        }
+    }
+
+    /// Starts the bringing of `each` matrices of each of some experts, at most `room`, to places on the device.
+    ///
+    /// # Safety
+    /// `from` must have the device's addresses of the matrices, as the file has them, `count` the number of experts, and `to` room
+    /// for the matrices: an expert's are `apart` bytes from each other, experts `to_apart`.
+    pub(crate) unsafe fn stream(
+        &self,
+        device: &Device,
+        [from, count]: [Arg; 2],
+        [each, room]: [usize; 2],
+        to: u64,
+        [to_apart, apart]: [u64; 2],
+    ) {
+        let matrices = blocks(each * room, 1);
+        let mut args = vec![from, count, n(each), Arg::At(to), Arg::At(to_apart), Arg::At(apart)];
+        let (name, across) = match order(self.ty) {
+            Order::Plain => {
+                args.push(Arg::At(self.file_bytes() as u64));
+                ("stream_plain".to_owned(), blocks(self.file_bytes(), 128 * 16 * 2))
+            }
+            Order::Floats(_) | Order::Tiles(_) => {
+                args.extend([n(self.rows), n(self.cols)]);
+                (kernel("stream", self.ty), blocks(self.rows, ROWS))
+            }
+        };
+        // SAFETY: says the caller.
+        unsafe { device.launch(&name, [across, matrices, 1], 128, &args) };
     }
 
     /// Brings matrices of this shape, as the file has them one after another, to an address, one after another there, too.

@@ -8,11 +8,15 @@ use crate::experts::{Experts, Kinds, run_at};
 use crate::mapped::Mapped;
 use crate::ops::{THREADS, fits};
 use crate::routing::{DeviceRouting, Telling};
+use crate::slots::Slots;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Clock cycles that a kernel waits for the host, in units of 2^20: some three seconds at 1.4 GHz or more.
 const PATIENCE: u32 = 4096;
+
+/// Experts of a layer that can be streamed in a round.
+pub const STREAMED: usize = 16;
 
 /// The numbers of a round, which the host writes before it starts the round's graph, whose first kernel fetches them.
 pub struct Inbox {
@@ -120,6 +124,9 @@ struct PlanLayout {
     up: usize,
     down: usize,
     results: usize,
+    /// The number of experts that are streamed, in two words; addresses of their gate and up projections, then of the down
+    /// projections.
+    streamed: usize,
     end: usize,
 }
 
@@ -130,7 +137,8 @@ impl PlanLayout {
         let tokens = starts + (pairs + 1).next_multiple_of(2);
         let gate = tokens + pairs.next_multiple_of(2);
         let (up, down, results) = (gate + 2 * pairs, gate + 4 * pairs, gate + 6 * pairs);
-        PlanLayout { starts, tokens, gate, up, down, results, end: results + 2 * sizes.rows * (sizes.used + 1) }
+        let streamed = results + 2 * sizes.rows * (sizes.used + 1);
+        PlanLayout { starts, tokens, gate, up, down, results, streamed, end: streamed + 2 + 6 * STREAMED }
     }
 }
 
@@ -220,7 +228,8 @@ impl Exchange {
     }
 
     /// Records a layer's experts: `routed` as the router left it on the device, `x` the rows; `shared` puts the results of
-    /// the shared expert at an address. Experts that are all `resident` need no host. Returns the rows of the sum.
+    /// the shared expert at an address. Experts that are all `resident` need no host; others can be brought to `streams`. Returns
+    /// the rows of the sum.
     pub fn layer(
         &self,
         x: &Floats,
@@ -228,6 +237,7 @@ impl Exchange {
         opening: &Floats,
         kinds: &Kinds,
         resident: Option<&Experts>,
+        streams: Option<&Slots>,
         shared: impl FnOnce(u64),
     ) -> Floats {
         let Sizes { rows, used, hidden, .. } = self.sizes;
@@ -288,6 +298,10 @@ impl Exchange {
             unsafe { device.launch("wait_for", [1, 1, 1], 256, &args) };
         };
         wait(1, self.plan_at(), self.plan.arg(), self.sizes.plan());
+        if let Some(streams) = streams {
+            let at = layout.streamed;
+            streams.stream(device, &kinds.shapes(), [part(at + 2), part(at + 2 + 4 * STREAMED), part(at)]);
+        }
         run_at(x, plan, pairs, pairs, kinds, self.middle_results.arg_address());
         wait(2, self.plan_at(), self.plan.arg(), 0);
         finish(&mut out);
@@ -317,8 +331,9 @@ impl Exchange {
         self.host.read(self.published_at() + 2 * self.sizes.pairs() + row * self.sizes.hidden, x);
     }
 
-    /// Tells the kernels which experts they compute; the results of all other pairs will be the host's.
-    pub fn plan(&self, layer: usize, round: u32, groups: &[Group]) {
+    /// Tells the kernels which experts they compute; the results of all other pairs will be the host's. Before that they bring
+    /// the experts whose matrices lie at the addresses of `streamed`, gate, up and down, into the slots for that, in order.
+    pub fn plan(&self, layer: usize, round: u32, groups: &[Group], streamed: &[[u64; 3]]) {
         let Sizes { rows, used, hidden, .. } = self.sizes;
         let (pairs, layout, at) = (self.sizes.pairs(), PlanLayout::new(&self.sizes), self.plan_at());
         let words = self.host.words();
@@ -354,6 +369,13 @@ impl Exchange {
                 }
             }
         }
+        let at = layout.streamed;
+        put(at, streamed.len().min(STREAMED) as u32);
+        for (k, &[gate, up, down]) in streamed.iter().enumerate().take(STREAMED) {
+            put_address(at + 2 + 4 * k, gate);
+            put_address(at + 4 + 4 * k, up);
+            put_address(at + 2 + 4 * STREAMED + 2 * k, down);
+        }
         // Groups that do not exist have no entries.
         (groups.len().min(pairs)..=pairs).for_each(|g| put(layout.starts + g, entry as u32));
         self.host.announce(self.flag(layer, 1), round);
@@ -371,7 +393,7 @@ impl Exchange {
 
     /// Raises all flags, so that nothing waits for a host that gives up. The round's results are worth nothing.
     pub fn give_up(&self, round: u32) {
-        self.plan(0, 0, &[]);
+        self.plan(0, 0, &[], &[]);
         for flag in 0..3 * self.sizes.layers {
             self.host.announce(flag, round);
         }

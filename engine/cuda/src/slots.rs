@@ -1,10 +1,11 @@
 //! Places on the device for experts that are kept there.
 
 use crate::buffer::Memory;
-use crate::device::Device;
+use crate::device::{Arg, Device};
 use crate::error::Result;
 use crate::pack::Shape;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Addresses of matrices begin at multiples of this.
 const ALIGNMENT: usize = 256;
@@ -45,6 +46,50 @@ impl Slots {
             at += shape.bytes().next_multiple_of(ALIGNMENT) as u64;
             address
         })
+    }
+
+    /// Starts the bringing of experts, at most as many as there are slots, from host memory that the device sees: `gate_up` has the
+    /// addresses of their gate and up projections in turn, `down` of the down projections, `count` their number.
+    pub(crate) fn stream(&self, device: &Device, shapes: &[Shape; 3], [gate_up, down, count]: [Arg; 3]) {
+        let [gate, up, out] = shapes;
+        if gate != up || !gate.streams() || !out.streams() || Slots::bytes_for(shapes) > self.bytes {
+            return;
+        }
+        let [gate_at, up_at, down_at] = self.addresses(0, shapes);
+        self.memory.arg();
+        let apart = self.bytes as u64;
+        // SAFETY: the matrices of an expert lie behind each other within its slot, as many as there are slots.
+        unsafe {
+            gate.stream(device, [gate_up, count], [2, self.count], gate_at, [apart, up_at - gate_at]);
+            out.stream(device, [down, count], [1, self.count], down_at, [apart, 0]);
+        }
+    }
+
+    /// How long the link takes for experts at these addresses: gate, up and down projections. As many are brought as there are
+    /// slots.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn time_stream(&self, device: &Device, shapes: &[Shape; 3], experts: &[[u64; 3]]) -> Result<Duration> {
+        let experts = experts.get(..self.count).unwrap_or(experts);
+        let gate_up: Vec<u64> = experts.iter().flat_map(|&[gate, up, _]| [gate, up]).collect();
+        let down: Vec<u64> = experts.iter().map(|&[_, _, down]| down).collect();
+        let (gate_up, down) = (Memory::of(device, &gate_up), Memory::of(device, &down));
+        let count = Memory::of(device, &[u32::try_from(experts.len()).unwrap_or(0)]);
+        let lists = [gate_up.arg(), down.arg(), count.arg()];
+        // Kernels are translated, and memory is touched, the first time.
+        self.stream(device, shapes, lists);
+        device.synchronize()?;
+        let began = Instant::now();
+        self.stream(device, shapes, lists);
+        device.synchronize()?;
+        Ok(began.elapsed())
+    }
+
+    /// Whether experts of these shapes can be streamed.
+    pub fn streams(shapes: &[Shape; 3]) -> bool {
+        let [gate, up, down] = shapes;
+        gate == up && gate.streams() && down.streams()
     }
 
     /// Copies an expert's matrices, as the file has them, into a slot; if they do not fit, nothing is copied.

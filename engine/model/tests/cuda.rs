@@ -11,6 +11,7 @@ use strata_cpu::{Cpu, Isa};
 use strata_cuda::Device;
 use strata_gguf::Gguf;
 use strata_model::{CpuOps, CudaOps, ExpertPlace, Model, Ops, Silent, Want};
+use strata_policy::split::SplitRule;
 
 fn on_gpu(path: &Path, place: ExpertPlace) -> Option<Model<CudaOps>> {
     let device = Device::open(0).inspect_err(|e| println!("skipped: {e}")).ok()?;
@@ -99,10 +100,19 @@ fn the_trained_model_in_every_type() {
 /// Experts on the host, some of them on the device too: wherever they are, the bits are the same.
 #[test]
 fn experts_on_both_sides() {
-    let Some(gpu) = on_gpu(&nano(), ExpertPlace::Host) else { return };
     let cpu = common::load(&nano());
     let tokens = tokens_of("story");
     let expected = read(&cpu, &tokens, 1).0;
+    // All misses to the CPU, all that there is room for over the link, half of them.
+    for rule in [SplitRule::fixed(0.0), SplitRule::fixed(1.0), SplitRule::fixed(0.5), SplitRule::Measured] {
+        let Some(gpu) = on_gpu(&nano(), ExpertPlace::Host) else { return };
+        gpu.ops().split_misses(rule);
+        for sizes in [&[1][..], &[8, 2]] {
+            let got = read_recorded(&gpu, &tokens, sizes);
+            assert!(bits(&got) == bits(&expected), "{rule:?}, recorded windows of {sizes:?}");
+        }
+    }
+    let Some(gpu) = on_gpu(&nano(), ExpertPlace::Host) else { return };
     same_pass("nano, experts on the host", &cpu, &gpu, &tokens, 8);
     let (layers, experts) = (cpu.config().layers.len(), cpu.config().experts);
     let all = || (0..layers * experts).map(|i| (i % layers, i / layers * 37 % experts));

@@ -5,6 +5,7 @@
 //! positions and inputs being values in memory ([`program`]).
 
 mod experts;
+mod link;
 mod program;
 mod recording;
 mod residency;
@@ -18,6 +19,7 @@ use crate::forward::{Model, Observer, Output};
 use crate::ops::{Advance, DeltaUpdates, ExpertTensors, Ops, Routing, SharedExpert};
 use crate::state::State;
 use crate::weights::Mixer;
+use link::Link;
 use recording::{Recording, lock};
 use residency::Residency;
 use std::ops::Range;
@@ -29,6 +31,7 @@ use strata_cpu::delta::DeltaShape;
 use strata_cpu::rope::Rope;
 use strata_cuda::{Act, Cache, DeltaInputs, Device, First, Floats, Matrix, Note, Selection, Turns};
 use strata_gguf::Tensor;
+use strata_policy::split::SplitRule;
 
 /// Norms add up squares in f32: those of larger numbers overflow, and what overflows there becomes a silent zero.
 const LARGEST: f32 = 1e18;
@@ -56,6 +59,9 @@ pub struct CudaOps {
     recorded: AtomicBool,
     recording: Mutex<Option<Recording>>,
     residency: Mutex<Option<Arc<Residency>>>,
+    /// How misses are split, and the link, once something was recorded.
+    rule: Mutex<SplitRule>,
+    link: Mutex<Option<Arc<Link>>>,
     turns: Mutex<Option<(Range<usize>, Arc<Turns>)>>,
 }
 
@@ -70,6 +76,8 @@ impl CudaOps {
             recorded: AtomicBool::new(true),
             recording: Mutex::new(None),
             residency: Mutex::new(None),
+            rule: Mutex::new(SplitRule::Measured),
+            link: Mutex::new(None),
             turns: Mutex::new(None),
         }
     }
@@ -82,6 +90,12 @@ impl CudaOps {
     /// Whether short windows are recorded (they are, unless this says otherwise) or run operation by operation.
     pub fn record_windows(&self, yes: bool) {
         self.recorded.store(yes, Ordering::Relaxed);
+    }
+
+    /// How missed experts are split between the CPU and the link: by measured times, unless this says otherwise before the
+    /// first window.
+    pub fn split_misses(&self, rule: SplitRule) {
+        *lock(&self.rule) = rule;
     }
 
     /// What is recorded, if anything is.
@@ -184,7 +198,7 @@ impl Ops for CudaOps {
     }
 
     fn experts(&self, t: ExpertTensors) -> Result<LayerExperts> {
-        LayerExperts::new(&self.device, t, self.place, self.layers.fetch_add(1, Ordering::Relaxed))
+        LayerExperts::new(&self.device, &self.cpu, t, self.place, self.layers.fetch_add(1, Ordering::Relaxed))
     }
 
     fn cache(&self, row_len: usize, capacity: usize) -> Cache {
@@ -460,8 +474,10 @@ impl Ops for CudaOps {
     ) -> Floats {
         let SharedExpert { gate, up, down } = shared;
         let shared = strata_cuda::SharedExpert { gate, up, down, opening };
-        let recorded =
-            self.recording(|r| r.routed.take().map(|routed| experts.record(&r.exchange, x, &routed, &shared)));
+        let recorded = self.recording(|r| {
+            let streams = r.link.as_ref().map(|link| link.slots());
+            r.routed.take().map(|routed| experts.record(&r.exchange, x, &routed, &shared, streams))
+        });
         match recorded.flatten() {
             Some(sum) => sum,
             None => experts.forward(&self.cpu, x, routing, &shared),

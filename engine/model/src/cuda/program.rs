@@ -1,5 +1,6 @@
 //! Recorded passes over the windows of one state.
 
+use super::link::Link;
 use super::recording::{Recording, lock};
 use super::residency::Residency;
 use super::{CudaOps, LayerExperts, looked_up};
@@ -11,7 +12,7 @@ use crate::window::Window;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use strata_cuda::{Exchange, Floats, Graph, Inbox, Outbox, Sizes, Slots, Turns};
+use strata_cuda::{Exchange, Floats, Graph, Inbox, Outbox, STREAMED, Sizes, Slots, Turns};
 
 /// How long the host waits for kernels before it gives a round up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -120,6 +121,27 @@ impl Model<CudaOps> {
         Ok(used)
     }
 
+    /// The link to the host's memory; none if experts are not there, or not page-locked, or there is no room.
+    fn link(&self) -> Option<Arc<Link>> {
+        let ops = self.ops();
+        if let Some(link) = &*lock(&ops.link) {
+            return Some(Arc::clone(link));
+        }
+        let device = ops.device();
+        let layers = self.weights.layers.iter().map(|layer| &layer.moe.experts);
+        let mut streamed: Vec<&LayerExperts> = layers.filter(|e| e.streams() && !e.is_resident()).collect();
+        streamed.sort_by_key(|e| std::cmp::Reverse(Slots::bytes_for(&e.shapes())));
+        let first = streamed.first()?;
+        let shapes = first.shapes();
+        let slots = Slots::new(device, Slots::bytes_for(&shapes), STREAMED).ok()?;
+        let experts: Vec<_> = (0..first.count().min(STREAMED)).filter_map(|e| first.addresses(e)).collect();
+        let took = slots.time_stream(device, &shapes, &experts).ok()?;
+        let rule = *lock(&ops.rule);
+        let link = Arc::new(Link::new(slots, rule, took / u32::try_from(experts.len().max(1)).unwrap_or(1)));
+        *lock(&ops.link) = Some(Arc::clone(&link));
+        Some(link)
+    }
+
     /// [`Model::verify`] by a recorded pass, which is recorded if it is the first of its kind.
     pub(super) fn verify_recorded(
         &self,
@@ -185,6 +207,7 @@ impl Model<CudaOps> {
             None => state.capacity,
         };
         exchange.begin();
+        let link = self.link();
         let mut inputs = std::collections::VecDeque::from([inbox.floats(layout.embedding, layout.embedding_len)]);
         if layout.ngram_len > 0 {
             inputs.push_back(inbox.floats(layout.ngram, layout.ngram_len));
@@ -200,6 +223,7 @@ impl Model<CudaOps> {
             checks: Vec::new(),
             routed: None,
             exchange: Arc::clone(&exchange),
+            link,
             outbox: Arc::clone(&outbox),
         });
         debug_assert_eq!(chooses, c.attention.indexer.is_some_and(|i| (first + rows) / i.block > i.budget));
@@ -277,6 +301,7 @@ impl Model<CudaOps> {
     fn serve(&self, exchange: &Exchange, round: u32, observer: &mut dyn Observer) -> Result<()> {
         let ops = self.ops();
         let residency = lock(&ops.residency).clone();
+        let link = lock(&ops.link).clone();
         let mut routing = Routing { used: self.config().experts_used, ..Routing::default() };
         for (i, layer) in self.weights.layers.iter().enumerate() {
             let experts = &layer.moe.experts;
@@ -297,7 +322,7 @@ impl Model<CudaOps> {
             }
             exchange.routing(&mut routing.ids, &mut routing.weights);
             observer.routing(i, &routing);
-            experts.serve(&ops.cpu, exchange, residency.as_deref(), round, &routing);
+            experts.serve(&ops.cpu, exchange, residency.as_deref(), link.as_deref(), round, &routing);
             observer.experts(i);
         }
         Ok(())

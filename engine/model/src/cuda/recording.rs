@@ -1,5 +1,6 @@
 //! What a pass needs to know while it is recorded.
 
+use super::link::Link;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strata_cuda::{DeviceRouting, Exchange, First, Floats, Note, Outbox, Turns};
@@ -30,6 +31,7 @@ pub(super) struct Recording {
     /// The router's choice that no experts have used yet.
     pub(super) routed: Option<DeviceRouting>,
     pub(super) exchange: Arc<Exchange>,
+    pub(super) link: Option<Arc<Link>>,
     pub(super) outbox: Arc<Outbox>,
 }
 
