@@ -14,6 +14,7 @@ Examples:
   strata list ~/models
   strata inspect model.gguf
   strata check model.gguf --weights
+  strata plan model.gguf --vram-budget 12GiB
   strata serve --model model.gguf
   strata run --model model.gguf \"What is the capital of France?\"
   strata bench decode model.gguf

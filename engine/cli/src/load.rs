@@ -1,50 +1,91 @@
 //! From an open file to a loaded engine, with a progress bar.
 
 use crate::builtin;
+use crate::device::{Machine, Placement, Where};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use strata_config::registry::{DRAFT, SPEC};
 use strata_config::{Origin, Settings};
-use strata_cpu::{Cpu, Isa};
+use strata_cpu::Isa;
 use strata_gguf::{Gguf, ModelFiles, SafeTensors, models_in, show_path};
-use strata_model::{CpuOps, HiddenNorm, draft_from_safetensors};
+use strata_model::{HiddenNorm, ModelConfig, draft_from_safetensors};
 use strata_policy::window::{Settings as PolicySettings, Source};
-use strata_runtime::{DraftNorm, Engine, SamplingParams, SpecSampling, SpeculationParams};
+use strata_runtime::{DraftNorm, Engine, Ops, SamplingParams, SpecSampling, SpeculationParams};
 
-/// Loads the engine; returns it with the seconds that took.
-pub(crate) fn engine(gguf: &Gguf, settings: &Settings, quiet: bool) -> Result<(Engine<CpuOps>, f64)> {
-    engine_told(gguf, settings, quiet, &|_| ())
+/// An engine that is ready.
+pub(crate) struct Ready<O: Machine> {
+    pub(crate) engine: Engine<O>,
+    /// How long that took.
+    pub(crate) seconds: f64,
+    /// What lies where.
+    pub(crate) place: Where,
 }
 
-/// Loads the engine, telling the share that is loaded, from 0 to 1; returns it with the seconds that took.
-pub(crate) fn engine_told(
+/// Loads the engine onto the device of `placement`, whose operations `ops` are.
+pub(crate) fn engine<O: Machine>(gguf: &Gguf, placement: &Placement, ops: O, quiet: bool) -> Result<Ready<O>> {
+    engine_told(gguf, placement, ops, quiet, &|_| ())
+}
+
+/// Loads the engine, telling the share that is loaded, from 0 to 1.
+pub(crate) fn engine_told<O: Machine>(
     gguf: &Gguf,
-    settings: &Settings,
+    placement: &Placement,
+    ops: O,
     quiet: bool,
     told: &dyn Fn(f32),
-) -> Result<(Engine<CpuOps>, f64)> {
+) -> Result<Ready<O>> {
     let start = Instant::now();
-    let isa = isa(settings)?;
-    // What is wrong with a draft layer that was named is said before a large model is read.
-    let draft = if speculation(settings).policy.source.mtp() { draft_file(gguf, settings)? } else { None };
     let bar = bar("loading", "layers", quiet);
-    let engine = Engine::load(gguf, CpuOps::on(Cpu::new(settings.engine.threads, isa)), &mut |progress| {
+    let part = placement.share_of_layers();
+    let engine = Engine::load(gguf, ops, &mut |progress| {
         bar.set_length(progress.of as u64);
         bar.set_position(progress.layers as u64);
-        told(progress.layers as f32 / progress.of.max(1) as f32);
+        told(part * progress.layers as f32 / progress.of.max(1) as f32);
     });
     bar.finish_and_clear();
     let mut engine = engine?;
-    let layers = engine.model().config().layers.len();
-    match draft {
-        Some(DraftFile::Own) => engine.add_draft_layer(gguf)?,
-        Some(DraftFile::Packed(file)) => engine.add_draft_layer(&file)?,
-        Some(DraftFile::Checkpoint(source)) => engine.add_draft_layer(&draft_from_safetensors(&source, layers)?)?,
-        None => {}
+    if let Some(draft) = &placement.draft {
+        engine.add_draft_layer(draft.file(gguf))?;
     }
-    Ok((engine, start.elapsed().as_secs_f64()))
+    let place = O::settle(&engine, placement, quiet, &|share| told(part + (1.0 - part) * share))?;
+    Ok(Ready { engine, seconds: start.elapsed().as_secs_f64(), place })
+}
+
+/// A draft layer that was found.
+pub(crate) enum Draft {
+    /// In the model file.
+    Own,
+    /// In a file of its own.
+    Other(Box<Gguf>),
+}
+
+impl Draft {
+    /// The file it is in, which may be the model's.
+    pub(crate) fn file<'a>(&'a self, model: &'a Gguf) -> &'a Gguf {
+        match self {
+            Draft::Own => model,
+            Draft::Other(file) => file,
+        }
+    }
+}
+
+/// Finds and opens the draft layer, if the settings want one. What is wrong with one that was named is said before a large
+/// model is read.
+pub(crate) fn draft(gguf: &Gguf, settings: &Settings) -> Result<Option<Draft>> {
+    if !speculation(settings).policy.source.mtp() {
+        return Ok(None);
+    }
+    Ok(match draft_file(gguf, settings)? {
+        None => None,
+        Some(DraftFile::Own) => Some(Draft::Own),
+        Some(DraftFile::Packed(file)) => Some(Draft::Other(Box::new(file))),
+        Some(DraftFile::Checkpoint(source)) => {
+            let layers = ModelConfig::from_gguf(gguf)?.layers.len();
+            Some(Draft::Other(Box::new(draft_from_safetensors(&source, layers)?)))
+        }
+    })
 }
 
 /// What the settings say about drafts.
@@ -138,7 +179,7 @@ fn packed_in(folder: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// What the user should know about drafts: that there is no draft layer where one was asked for.
-pub(crate) fn missing_drafts(engine: &Engine<CpuOps>, settings: &Settings) -> Option<&'static str> {
+pub(crate) fn missing_drafts<O: Ops>(engine: &Engine<O>, settings: &Settings) -> Option<&'static str> {
     let asked = [&SPEC, &DRAFT].iter().any(|knob| settings.origin(knob) != Some(&Origin::Default));
     (asked && speculation(settings).policy.source.mtp() && engine.draft_layer().is_none()).then_some(
         "there is no draft layer, so drafts come from earlier text at most; `strata pack mtp` makes one of the original \
@@ -161,7 +202,7 @@ pub(crate) fn isa(settings: &Settings) -> Result<Isa> {
 }
 
 /// The context to make room for: what was asked, at most what the model was trained for.
-pub(crate) fn context(engine: &Engine<CpuOps>, settings: &Settings, warnings: &mut Vec<String>) -> usize {
+pub(crate) fn context<O: Ops>(engine: &Engine<O>, settings: &Settings, warnings: &mut Vec<String>) -> usize {
     let (asked, trained) = (settings.engine.ctx, engine.model().config().context);
     if asked == 0 {
         return trained;

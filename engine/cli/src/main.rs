@@ -10,6 +10,7 @@
 mod app;
 mod bench;
 mod builtin;
+mod device;
 mod exit;
 mod facts;
 mod flags;

@@ -1,5 +1,6 @@
 //! Recording what the engine does: the flags, the file, and what the trace says of the settings.
 
+use crate::device::{self, Machine};
 use crate::output;
 use anyhow::{Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
@@ -8,7 +9,6 @@ use std::path::{Path, PathBuf};
 use strata_config::registry::{ADMISSION, COPY_ROUNDS, INSERT_BUDGET, ISA, POLICY, SCOPE, THREADS};
 use strata_config::{Origin, Settings};
 use strata_gguf::{Gguf, show_path};
-use strata_model::CpuOps;
 use strata_policy::cache::CacheParams;
 use strata_runtime::{About, CacheWatch, Engine, Error, Recorded, Recording};
 use strata_trace::{KnobValue, PartFile};
@@ -27,9 +27,8 @@ pub(crate) fn force() -> Arg {
     Arg::new("force").long("force").action(ArgAction::SetTrue).help("Replace the file if there is one")
 }
 
-/// Checks the expert cache that the settings ask for. Returns what the user should know: that its
-/// settings do nothing without a size, or, if nothing is `recorded`, that this version has no GPU and only recordings hold
-/// what a cache would do.
+/// Checks the expert cache that the settings ask for. Returns what the user should know: that its settings do nothing
+/// without a size, or, without a GPU and if nothing is `recorded`, that only recordings hold what a cache would do.
 ///
 /// # Errors
 /// It cannot be. It is worth knowing before a large model is read.
@@ -43,7 +42,11 @@ pub(crate) fn check_cache(settings: &Settings, recorded: bool) -> Result<Option<
         );
     };
     params.must_be_causal().map_err(Error::from)?;
-    Ok((!recorded).then_some("there is no GPU to hold experts, and no recording (--trace) to say which it would hold"))
+    // On a GPU a size limits what it holds, which is something.
+    let gpu = device::number(settings).is_some() && strata_cuda::Device::count() > 0;
+    Ok((!recorded && !gpu).then_some(
+        "no GPU is used that could hold experts, and there is no recording (--trace) to say which it would hold",
+    ))
 }
 
 /// A file that is to be written, and may be.
@@ -88,21 +91,21 @@ impl Target {
     }
 
     /// Records what the engine does from now on. `hardware` is the machine's profile, if it was measured.
-    pub(crate) fn record<'e>(
+    pub(crate) fn record<'e, O: Machine>(
         &self,
         gguf: &Gguf,
-        engine: &'e Engine<CpuOps>,
+        engine: &'e Engine<O>,
         settings: &Settings,
         hardware: Option<String>,
-    ) -> Result<Tracing<'e>> {
+    ) -> Result<Tracing<'e, O>> {
         Ok(Tracing { engine, started: self.start(gguf, engine, settings, hardware)? })
     }
 
     /// The same, for an engine that is not there for as long as the recording is.
-    pub(crate) fn start(
+    pub(crate) fn start<O: Machine>(
         &self,
         gguf: &Gguf,
-        engine: &Engine<CpuOps>,
+        engine: &Engine<O>,
         settings: &Settings,
         hardware: Option<String>,
     ) -> Result<Started> {
@@ -145,12 +148,12 @@ impl Started {
 }
 
 /// A recording of this engine that goes on.
-pub(crate) struct Tracing<'e> {
-    engine: &'e Engine<CpuOps>,
+pub(crate) struct Tracing<'e, O: Machine> {
+    engine: &'e Engine<O>,
     started: Started,
 }
 
-impl Tracing<'_> {
+impl<O: Machine> Tracing<'_, O> {
     /// Ends the trace and gives it its name. Says what is missing in it.
     pub(crate) fn finish(self) -> Result<Recorded> {
         self.engine.stop_recording();
@@ -195,13 +198,13 @@ pub(crate) fn summary(path: &Path, recorded: &Recorded) -> String {
 }
 
 /// The settings with where they came from; what the program found out itself in place of `auto`.
-fn knobs(engine: &Engine<CpuOps>, settings: &Settings) -> BTreeMap<String, KnobValue> {
+fn knobs<O: Machine>(engine: &Engine<O>, settings: &Settings) -> BTreeMap<String, KnobValue> {
     let ops = engine.model().ops();
     let mut knobs = BTreeMap::new();
     for (knob, found) in settings.iter() {
         let Some((value, origin)) = found.filter(|_| !knob.secret) else { continue };
         let value = match knob.key {
-            key if key == THREADS.key => ops.threads().to_string(),
+            key if key == THREADS.key => ops.cpu().pool().threads().to_string(),
             key if key == ISA.key => ops.cpu().isa().name().to_owned(),
             _ => value.to_string(),
         };

@@ -80,19 +80,23 @@ pub enum Kind {
     Path,
     /// One of a few words.
     Choice(&'static [&'static str]),
+    /// Bytes: a number, alone or with a unit such as `GiB` or `GB`.
+    Bytes,
+    /// What computes: `auto`, `cpu`, `cuda` or `cuda:N`.
+    Device,
 }
 
 /// A value of a knob, checked against the knob's kind.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// Of a [`Kind::Int`] or [`Kind::IntOrAuto`].
+    /// Of a [`Kind::Int`], [`Kind::IntOrAuto`] or [`Kind::Bytes`].
     Int(u64),
     /// Of a [`Kind::Float`].
     Float(f64),
     /// Of a [`Kind::Bool`].
     Bool(bool),
-    /// Of a [`Kind::Text`] or [`Kind::Choice`], or the `auto` of a [`Kind::IntOrAuto`].
+    /// Of a [`Kind::Text`], [`Kind::Choice`] or [`Kind::Device`], or the `auto` of a [`Kind::IntOrAuto`].
     Text(String),
     /// Of a [`Kind::Path`].
     Path(PathBuf),
@@ -123,6 +127,8 @@ impl Knob {
             Kind::Choice(words) => {
                 words.iter().find(|w| w.eq_ignore_ascii_case(word)).map(|w| Value::Text((*w).into()))
             }
+            Kind::Bytes => parse_bytes(word).map(Value::Int),
+            Kind::Device => parse_device(word).map(Value::Text),
         };
         value.ok_or_else(|| self.refuse(quoted(text)))
     }
@@ -158,8 +164,46 @@ impl Knob {
             Kind::Path => "PATH".into(),
             Kind::IntOrAuto { .. } => "auto|N".into(),
             Kind::Choice(words) => words.join("|"),
+            Kind::Bytes => "BYTES".into(),
+            Kind::Device => "auto|cpu|cuda[:N]".into(),
         }
     }
+}
+
+/// Bytes as people write them: `12GiB`, `1.5 GB`, `4096`. At least one, and fewer than 2^60.
+fn parse_bytes(word: &str) -> Option<u64> {
+    const UNITS: [(&str, u64); 9] = [
+        ("kib", 1 << 10),
+        ("mib", 1 << 20),
+        ("gib", 1 << 30),
+        ("tib", 1 << 40),
+        ("kb", 1_000),
+        ("mb", 1_000_000),
+        ("gb", 1_000_000_000),
+        ("tb", 1_000_000_000_000),
+        ("b", 1),
+    ];
+    let lower = word.to_ascii_lowercase();
+    let found = UNITS.iter().find_map(|(unit, size)| Some((lower.strip_suffix(unit)?, *size)));
+    let (number, size) = found.unwrap_or((&lower, 1));
+    let number = number.trim();
+    // Digits and one point alone: a float would also be `1e9`, `inf` or `-1`.
+    if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return None;
+    }
+    let bytes = match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(size)?,
+        Err(_) => (number.parse::<f64>().ok()? * size as f64) as u64,
+    };
+    (1..1 << 60).contains(&bytes).then_some(bytes)
+}
+
+/// A device in small letters, if it is one.
+fn parse_device(word: &str) -> Option<String> {
+    let word = word.to_ascii_lowercase();
+    let number = |text: &str| text.len() <= 3 && text.parse::<u16>().is_ok() && !text.starts_with('+');
+    let known = matches!(word.as_str(), "auto" | "cpu" | "cuda") || word.strip_prefix("cuda:").is_some_and(number);
+    known.then_some(word)
 }
 
 /// The words people write for yes and no in variables and files.
@@ -185,6 +229,8 @@ impl fmt::Display for Kind {
             Kind::Text => f.write_str("text"),
             Kind::Path => f.write_str("a path"),
             Kind::Choice(words) => write!(f, "one of {}", words.join(", ")),
+            Kind::Bytes => f.write_str("a number of bytes, such as 12GiB or 800MB"),
+            Kind::Device => f.write_str("auto, cpu, cuda or cuda:N with the number of a GPU"),
         }
     }
 }
@@ -261,6 +307,37 @@ mod tests {
         assert_eq!(choice.parse("x").unwrap_err().to_string(), "part.name is \"x\", expected one of lru, lfu");
         assert_eq!(knob(Kind::Text).parse(" a "), Ok(Value::Text(" a ".into())));
         assert!(knob(Kind::Path).parse("").is_err());
+    }
+
+    #[test]
+    fn bytes_have_units() {
+        let bytes = knob(Kind::Bytes);
+        for (text, want) in [
+            ("12GiB", 12 << 30),
+            ("1.5 GB", 1_500_000_000),
+            ("4096", 4096),
+            ("8 kib", 8192),
+            ("7b", 7),
+            ("2TB", 2_000_000_000_000),
+        ] {
+            assert_eq!(bytes.parse(text), Ok(Value::Int(want)), "{text}");
+        }
+        for bad in ["", "0", "GiB", "-1", "1e9", "inf", "12 Gi", "1.2.3GB", "99999999999TB", "0.0001B"] {
+            let e = bytes.parse(bad).unwrap_err().to_string();
+            assert_eq!(e, format!("part.name is \"{bad}\", expected a number of bytes, such as 12GiB or 800MB"));
+        }
+    }
+
+    #[test]
+    fn devices() {
+        let device = knob(Kind::Device);
+        for good in ["auto", "cpu", "cuda", "cuda:0", "cuda:12"] {
+            assert_eq!(device.parse(good), Ok(Value::Text(good.into())));
+        }
+        assert_eq!(device.parse("CUDA:1"), Ok(Value::Text("cuda:1".into())));
+        for bad in ["gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda:1000", ""] {
+            assert!(device.parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

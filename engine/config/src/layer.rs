@@ -218,10 +218,12 @@ impl Layer {
 /// A TOML value as a knob's value. The TOML type must fit: a quoted number is a mistake more often than a number.
 fn from_toml_value(knob: &Knob, value: &DeValue<'_>) -> Result<Value, ConfigError> {
     match (value, knob.kind) {
-        (DeValue::Integer(v), Kind::Int { .. } | Kind::IntOrAuto { .. } | Kind::Float { .. }) if v.radix() == 10 => {
+        (DeValue::Integer(v), Kind::Int { .. } | Kind::IntOrAuto { .. } | Kind::Float { .. } | Kind::Bytes)
+            if v.radix() == 10 =>
+        {
             knob.parse(v.as_str())
         }
-        (DeValue::Integer(v), Kind::Int { .. } | Kind::IntOrAuto { .. } | Kind::Float { .. }) => {
+        (DeValue::Integer(v), Kind::Int { .. } | Kind::IntOrAuto { .. } | Kind::Float { .. } | Kind::Bytes) => {
             match u64::from_str_radix(v.as_str(), v.radix()) {
                 Ok(number) => knob.parse(&number.to_string()),
                 Err(_) => Err(knob.refuse(v.as_str().into())),
@@ -229,7 +231,10 @@ fn from_toml_value(knob: &Knob, value: &DeValue<'_>) -> Result<Value, ConfigErro
         }
         (DeValue::Float(v), Kind::Int { .. } | Kind::Float { .. }) => knob.parse(v.as_str()),
         (DeValue::Boolean(v), Kind::Bool) => Ok(Value::Bool(*v)),
-        (DeValue::String(v), Kind::Text | Kind::Path | Kind::Choice(_) | Kind::IntOrAuto { .. }) => knob.parse(v),
+        (
+            DeValue::String(v),
+            Kind::Text | Kind::Path | Kind::Choice(_) | Kind::IntOrAuto { .. } | Kind::Bytes | Kind::Device,
+        ) => knob.parse(v),
         (DeValue::String(v), _) => Err(knob.refuse(format!("the text {}", quoted(v)))),
         (DeValue::Integer(v), _) => Err(knob.refuse(format!("the number {}", v.as_str()))),
         (DeValue::Float(v), _) => Err(knob.refuse(format!("the number {}", v.as_str()))),

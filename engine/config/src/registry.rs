@@ -5,10 +5,12 @@
 
 use crate::knob::{Kind, Knob, Verb};
 
+mod device;
 mod experts;
 mod sampling;
 mod server;
 
+pub use device::*;
 pub use experts::*;
 pub use sampling::*;
 pub use server::*;
@@ -287,6 +289,9 @@ pub static KNOBS: &[&Knob] = &[
     &THREADS,
     &ISA,
     &PREFILL_CHUNK,
+    &DEVICE,
+    &VRAM_BUDGET,
+    &EXPERT_PROFILE,
     &POLICY,
     &SLOTS,
     &VRAM,
@@ -399,7 +404,7 @@ mod tests {
                 Kind::Int { min, max } | Kind::IntOrAuto { min, max } => assert!(min < max, "{}", k.key),
                 Kind::Float { min, max } => assert!(min < max && min.is_finite() && max.is_finite(), "{}", k.key),
                 Kind::Choice(words) => assert!(words.len() > 1, "{}", k.key),
-                Kind::Bool | Kind::Text | Kind::Path => {}
+                Kind::Bool | Kind::Text | Kind::Path | Kind::Bytes | Kind::Device => {}
             }
         }
     }

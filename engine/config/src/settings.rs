@@ -26,6 +26,12 @@ pub struct Engine {
     pub isa: String,
     /// Prompt tokens read in one pass.
     pub prefill_chunk: usize,
+    /// `auto`, `cpu`, `cuda` or `cuda:N`.
+    pub device: String,
+    /// Bytes of the GPU's memory to plan with; `None` = what is free.
+    pub vram_budget: Option<u64>,
+    /// The profile of experts; `None` = there is none.
+    pub expert_profile: Option<PathBuf>,
 }
 
 /// What is kept of conversations.
@@ -144,6 +150,9 @@ impl Settings {
                 threads: values.int(&THREADS)?,
                 isa: values.text(&ISA)?,
                 prefill_chunk: values.int(&PREFILL_CHUNK)?,
+                device: values.text(&DEVICE)?,
+                vram_budget: values.get(&VRAM_BUDGET).and_then(Value::as_u64),
+                expert_profile: values.get(&EXPERT_PROFILE).and_then(Value::as_path).map(Into::into),
             },
             experts: Experts::new(&values)?,
             cache: Cache {
@@ -305,7 +314,17 @@ mod tests {
     #[test]
     fn nothing_set_gives_the_defaults() {
         let s = resolve(empty());
-        assert_eq!(s.engine, Engine { model: None, ctx: 8192, threads: 0, isa: "auto".into(), prefill_chunk: 256 });
+        let want = Engine {
+            model: None,
+            ctx: 8192,
+            threads: 0,
+            isa: "auto".into(),
+            prefill_chunk: 256,
+            device: "auto".into(),
+            vram_budget: None,
+            expert_profile: None,
+        };
+        assert_eq!(s.engine, want);
         assert_eq!((s.sampling.temp, s.sampling.top_k, s.sampling.top_p), (0.0, 20, 0.95));
         assert_eq!((s.sampling.seed, &s.chat.system, s.chat.think), (None, &None, None));
         for (knob, value) in s.iter() {
@@ -364,7 +383,7 @@ mod tests {
         layers[2] = Layer::from_toml(
             "x.toml",
             "[engine]\nmodel = 'm.gguf'\nctx = 1\nthreads = 2\nisa = 'scalar'\nprefill_chunk = 3\n\
-             [cache]\ncheckpoint_every = 1\n\
+             device = 'cuda:1'\nvram_budget = '4KiB'\nexpert_profile = 'p.json'\n[cache]\ncheckpoint_every = 1\n\
              checkpoints = 2\ncheckpoint_ram = 3\nconversations = 4\nconversation_ram = 5\npark = 'p'\n\
              park_disk = 6\n[speculation]\nspec = 3\ndraft = 'mtp'\ndraft_floor = 0.5\ndraft_model = 'd'\n\
              draft_norm = 'whole'\nspec_sampling = 'reject'\n[sampling]\ntemp = 0.5\ntop_k = 5\ntop_p = 0.25\n\
@@ -377,10 +396,17 @@ mod tests {
         let given = s.iter().filter(|(knob, _)| !["experts", "server"].contains(&knob.section()));
         let mut origins = given.map(|(_, v)| v.map(|(_, origin)| origin));
         assert!(origins.all(|origin| origin == Some(&Origin::File("x.toml".into()))));
-        assert_eq!(
-            s.engine,
-            Engine { model: Some("m.gguf".into()), ctx: 1, threads: 2, isa: "scalar".into(), prefill_chunk: 3 }
-        );
+        let want = Engine {
+            model: Some("m.gguf".into()),
+            ctx: 1,
+            threads: 2,
+            isa: "scalar".into(),
+            prefill_chunk: 3,
+            device: "cuda:1".into(),
+            vram_budget: Some(4096),
+            expert_profile: Some("p.json".into()),
+        };
+        assert_eq!(s.engine, want);
         let want = Cache {
             checkpoint_every: 1,
             checkpoints: 2,

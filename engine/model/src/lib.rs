@@ -38,6 +38,7 @@ mod loader;
 mod ngram;
 mod ops;
 mod park;
+pub mod plan;
 mod state;
 mod weights;
 mod window;

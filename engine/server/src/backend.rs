@@ -248,6 +248,8 @@ pub struct Status {
     pub uptime: f64,
     /// The model's name, once it is loaded.
     pub model: Option<String>,
+    /// What computes, in words, once that is known.
+    pub device: Option<String>,
     /// Where the weights lie.
     pub tiers: Tiers,
     /// Who waits.
@@ -270,7 +272,7 @@ pub struct Status {
     pub expert_cache_on_paper: bool,
 }
 
-/// Where the weights lie, in bytes.
+/// Where the weights lie, in bytes, and experts by number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tiers {
     /// In main memory.
@@ -279,6 +281,10 @@ pub struct Tiers {
     pub vram: u64,
     /// Left in the file and read when needed.
     pub file: u64,
+    /// Routed experts on the graphics card, a number of them.
+    pub experts_on_gpu: u64,
+    /// Routed experts of all layers.
+    pub experts: u64,
 }
 
 /// Who waits.

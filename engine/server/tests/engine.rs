@@ -38,6 +38,7 @@ fn load() -> Loaded<CpuOps> {
         engine: Arc::new(engine),
         conversations,
         speculation: SpeculationParams::default(),
+        device: "the CPU".into(),
         tiers: Tiers { ram: 1, ..Tiers::default() },
         degradations: Vec::new(),
         expert_cache: None,

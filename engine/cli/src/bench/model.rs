@@ -3,7 +3,9 @@
 use super::corpus::Corpus;
 use super::report::{self, Measured, Series, Started, interval};
 use super::values;
+use crate::device::{Machine, Placement, Purpose, Where, on_device};
 use crate::exit::Interrupted;
+use crate::load::Ready;
 use crate::output::{self, Table};
 use crate::recording::{self, Target};
 use crate::{builtin, flags, interrupt, load};
@@ -13,8 +15,8 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use strata_config::Settings;
-use strata_gguf::Tokenizer;
-use strata_model::{ARCHITECTURE, CpuOps};
+use strata_gguf::{Gguf, Tokenizer};
+use strata_model::ARCHITECTURE;
 use strata_runtime::{
     Answer, CheckpointParams, Engine, Finish, GenerateParams, Speculation, SpeculationParams, Timings,
 };
@@ -122,9 +124,9 @@ impl Plan {
     }
 
     /// Runs all repetitions; `done` is called with each that counts.
-    fn run(
+    fn run<O: Machine>(
         &self,
-        engine: &Engine<CpuOps>,
+        engine: &Engine<O>,
         (chunk, speculation): (usize, SpeculationParams),
         corpus: &mut Corpus,
         cancel: &AtomicBool,
@@ -177,64 +179,86 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     let idle_cache = recording::check_cache(&settings, target.is_some())?;
     let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
     let settings = flags::settings(matches, Some(&gguf))?;
-    let mut started = Started::begin(kind.name(), matches)?;
-    let cancel = interrupt::handler()?;
+    let started = Started::begin(kind.name(), matches)?;
+    interrupt::handler()?;
     // A longer text would not help, so this comes first.
     if let Some(trained) = gguf.meta().opt_u64(&format!("{ARCHITECTURE}.context_length"))? {
         plan.must_fit(trained)?;
     }
     // A text that is missing or too short is worth knowing before a large model is read.
-    let mut corpus = Corpus::open(plan.corpus.as_deref(), &Tokenizer::from_metadata(gguf.meta())?)?;
+    let corpus = Corpus::open(plan.corpus.as_deref(), &Tokenizer::from_metadata(gguf.meta())?)?;
     let turns = plan.skip.saturating_add(plan.warm_up + plan.repetitions);
     let remedies = "fewer --repetitions, a smaller --skip, shorter --prompt-tokens";
     corpus.must_hold(turns.saturating_mul(plan.round()), remedies)?;
-    let (engine, load_seconds) = load::engine(&gguf, &settings, false)?;
-    plan.must_fit(engine.model().config().context as u64)?;
-    let pool = engine.model().ops().cpu().pool();
-    settings.warnings().iter().chain(engine.warnings()).chain(pool.notes()).for_each(|w| started.note(w));
-    idle_cache.into_iter().for_each(|w| started.note(w));
-    load::missing_drafts(&engine, &settings).into_iter().for_each(|w| started.note(w));
-    settings.said_of_results().iter().for_each(|line| started.note(line));
-    let _pinned = pool.pin_caller();
+    let purpose = Purpose { context: Some(plan.longest() + 1), conversations: 1, checkpoints: 0 };
+    let placement = Placement::new(&gguf, &settings, purpose)?;
+    let task = Task { gguf: &gguf, settings: &settings, placement: &placement, plan, target, started };
+    on_device!(placement, &settings, |ops| task.run(ops, corpus, idle_cache))
+}
 
-    let model = report::model(&gguf);
-    started.say(&headline(&model, &engine))?;
-    let tracing = target.map(|target| target.record(&gguf, &engine, &settings, None)).transpose()?;
-    // Otherwise the lines show how far it is.
-    let bar = load::bar("measuring", "repetitions", !started.json);
-    bar.set_length((plan.repetitions * plan.prompts.len()) as u64);
-    let samples = plan.run(
-        &engine,
-        (settings.engine.prefill_chunk, load::speculation(&settings)),
-        &mut corpus,
-        cancel,
-        &mut |sample| {
-            bar.inc(1);
-            started.say(&line(kind, sample))
-        },
-    );
-    bar.finish_and_clear();
-    let (samples, recorded) = match tracing {
-        Some(tracing) => {
-            let path = tracing.path().to_path_buf();
-            let (samples, recorded) = tracing.end(samples)?;
-            output::note(&format!("trace: {}", recording::summary(&path, &recorded)));
-            (samples, Some(recorded))
+/// What is to be measured, once it is known where.
+struct Task<'a> {
+    gguf: &'a Gguf,
+    settings: &'a Settings,
+    placement: &'a Placement,
+    plan: Plan,
+    target: Option<Target>,
+    started: Started,
+}
+
+impl Task<'_> {
+    fn run<O: Machine>(self, ops: O, mut corpus: Corpus, idle_cache: Option<&'static str>) -> Result<()> {
+        let Task { gguf, settings, placement, plan, target, mut started } = self;
+        let (kind, cancel) = (plan.kind, interrupt::handler()?);
+        let Ready { engine, seconds: load_seconds, place } = load::engine(gguf, placement, ops, false)?;
+        plan.must_fit(engine.model().config().context as u64)?;
+        let pool = engine.model().ops().cpu().pool();
+        settings.warnings().iter().chain(engine.warnings()).chain(pool.notes()).for_each(|w| started.note(w));
+        idle_cache.into_iter().for_each(|w| started.note(w));
+        placement.warnings().iter().for_each(|w| started.note(w));
+        load::missing_drafts(&engine, settings).into_iter().for_each(|w| started.note(w));
+        settings.said_of_results().iter().for_each(|line| started.note(line));
+        let _pinned = pool.pin_caller();
+
+        let model = report::model(gguf);
+        started.say(&headline(&model, &engine, &place))?;
+        let tracing = target.map(|target| target.record(gguf, &engine, settings, None)).transpose()?;
+        // Otherwise the lines show how far it is.
+        let bar = load::bar("measuring", "repetitions", !started.json);
+        bar.set_length((plan.repetitions * plan.prompts.len()) as u64);
+        let samples = plan.run(
+            &engine,
+            (settings.engine.prefill_chunk, load::speculation(settings)),
+            &mut corpus,
+            cancel,
+            &mut |sample| {
+                bar.inc(1);
+                started.say(&line(kind, sample))
+            },
+        );
+        bar.finish_and_clear();
+        let (samples, recorded) = match tracing {
+            Some(tracing) => {
+                let path = tracing.path().to_path_buf();
+                let (samples, recorded) = tracing.end(samples)?;
+                output::note(&format!("trace: {}", recording::summary(&path, &recorded)));
+                (samples, Some(recorded))
+            }
+            None => (samples?, None),
+        };
+
+        let mut series = Vec::new();
+        for &prompt in &plan.prompts {
+            let rates = samples.iter().filter(|s| s.prompt == prompt).map(|s| kind.rate(&s.timings)).collect();
+            series.push((prompt, Series::new(plan.label(prompt), "tokens/s", rates)?));
         }
-        None => (samples?, None),
-    };
-
-    let mut series = Vec::new();
-    for &prompt in &plan.prompts {
-        let rates = samples.iter().filter(|s| s.prompt == prompt).map(|s| kind.rate(&s.timings)).collect();
-        series.push((prompt, Series::new(plan.label(prompt), "tokens/s", rates)?));
+        started.say(&summary(&series))?;
+        started.say(&report::peak())?;
+        let results = series.iter().map(|(prompt, s)| s.with(details(*prompt, &samples))).collect::<Result<_>>()?;
+        let settings = plan.settings(&engine, settings, &corpus, &place);
+        let more = json!({ "load_seconds": load_seconds, "trace": recorded });
+        started.finish(Measured { settings, model, results, more, csv: csv(kind, &samples) })
     }
-    started.say(&summary(&series))?;
-    started.say(&report::peak())?;
-    let results = series.iter().map(|(prompt, s)| s.with(details(*prompt, &samples))).collect::<Result<_>>()?;
-    let settings = plan.settings(&engine, &settings, &corpus);
-    let more = json!({ "load_seconds": load_seconds, "trace": recorded });
-    started.finish(Measured { settings, model, results, more, csv: csv(kind, &samples) })
 }
 
 impl Plan {
@@ -245,10 +269,13 @@ impl Plan {
         }
     }
 
-    fn settings(&self, engine: &Engine<CpuOps>, settings: &Settings, corpus: &Corpus) -> Value {
+    fn settings<O: Machine>(&self, engine: &Engine<O>, settings: &Settings, corpus: &Corpus, place: &Where) -> Value {
         let ops = engine.model().ops();
         json!({
-            "threads": ops.threads(),
+            "device": place.device,
+            "experts_on_gpu": place.kept,
+            "vram_bytes": place.vram,
+            "threads": ops.cpu().pool().threads(),
             "isa": ops.cpu().isa().name(),
             "prefill_chunk": settings.engine.prefill_chunk,
             "spec": settings.speculation.spec,
@@ -275,14 +302,15 @@ fn details(prompt: usize, samples: &[Sample]) -> Value {
     json!({ "prompt_tokens": prompt, "timings": timings, "speculation": speculation })
 }
 
-fn headline(model: &Value, engine: &Engine<CpuOps>) -> String {
+fn headline<O: Machine>(model: &Value, engine: &Engine<O>, place: &Where) -> String {
     let ops = engine.model().ops();
+    let gpu = if place.vram > 0 { format!("; {}", place.device) } else { String::new() };
     format!(
-        "{}, {}, mostly {}; {}, {}\n\n",
+        "{}, {}, mostly {}; {}, {}{gpu}\n\n",
         engine.name(),
         output::bytes(model["bytes"].as_u64().unwrap_or(0)),
         model["type"].as_str().unwrap_or("of no type"),
-        output::count(ops.threads(), "thread"),
+        output::count(ops.cpu().pool().threads(), "thread"),
         ops.cpu().isa()
     )
 }

@@ -7,6 +7,7 @@ pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod mcp;
 pub(crate) mod pack;
+pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod trace;
@@ -30,6 +31,7 @@ pub(crate) const ALL: &[Verb] = &[
     Verb { name: "list", command: list::command, run: list::run },
     Verb { name: "inspect", command: inspect::command, run: inspect::run },
     Verb { name: "check", command: check::command, run: check::run },
+    Verb { name: "plan", command: plan::command, run: plan::run },
     Verb { name: "bench", command: bench::command, run: bench::run },
     Verb { name: "trace", command: trace::command, run: trace::run },
     Verb { name: "pack", command: pack::command, run: pack::run },

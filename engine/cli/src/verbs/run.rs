@@ -5,7 +5,9 @@ mod show;
 mod talk;
 
 use crate::builtin;
+use crate::device::{Machine, Placement, Purpose, on_device};
 use crate::exit::Interrupted;
+use crate::load::Ready;
 use crate::output::note;
 use crate::recording::{self, Target};
 use crate::{flags, interrupt, load};
@@ -16,8 +18,7 @@ use kept::Kept;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use strata_config::{Settings, Verb};
-use strata_gguf::Special;
-use strata_model::CpuOps;
+use strata_gguf::{Gguf, Special};
 use strata_runtime::{Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, Parking, Session};
 
 const EXAMPLES: &str = "\
@@ -118,76 +119,104 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let settings = flags::settings(matches, Some(&gguf))?;
     settings.said_of_results().filter(|_| !options.quiet).iter().for_each(|line| note(line));
     let mut warnings = settings.warnings().to_vec();
-    let (engine, load_seconds) = load::engine(&gguf, &settings, options.quiet)?;
-    let context = load::context(&engine, &settings, &mut warnings);
-    warnings.extend(idle_cache.map(String::from));
-    warnings.extend_from_slice(engine.warnings());
-    warnings.extend(load::missing_drafts(&engine, &settings).map(String::from));
-    warnings.extend_from_slice(engine.model().ops().cpu().pool().notes());
-    // The thread that decodes takes part in the work; beside a pinned worker it would share that one's core. Where the
-    // system refuses, a note of the pool's says so of the workers.
-    let _pinned = engine.model().ops().cpu().pool().pin_caller();
-    warnings.iter().for_each(|w| note(&format!("warning: {w}")));
-
-    let params = params(&settings);
-    let c = &settings.cache;
+    let kept = !options.raw && settings.cache.park.is_some();
     // Nothing can follow an answer that is not kept.
-    let kept = !options.raw && c.park.is_some();
-    let checkpoints = if prompt.is_some() && !kept {
-        CheckpointParams::none()
-    } else {
-        CheckpointParams { every: c.checkpoint_every, count: c.checkpoints, bytes: c.checkpoint_ram << 20 }
-    };
-    let tracing = target.map(|target| target.record(&gguf, &engine, &settings, None)).transpose()?;
-    let session = engine.session(context, settings.engine.prefill_chunk);
-    let session = session.with_checkpoints(checkpoints).with_speculation(load::speculation(&settings));
-    let mut on = match &prompt {
-        Some(_) if options.raw => On::Raw(Box::new(session)),
-        _ => {
-            let chat = chat(session, &settings);
-            On::Chat(Box::new(Kept::new(&gguf, chat, &settings, options.resume.as_deref(), options.quiet)?))
+    let followed = prompt.is_none() || kept;
+    let checkpoints = if followed { settings.cache.checkpoints } else { 0 };
+    let placement = Placement::new(&gguf, &settings, Purpose { context: None, conversations: 1, checkpoints })?;
+    warnings.extend(idle_cache.map(String::from));
+    let task = Task { gguf: &gguf, settings: &settings, options, prompt, target, followed };
+    on_device!(placement, &settings, |ops| task.run(ops, &placement, warnings))
+}
+
+/// What is to be done, once it is known where.
+struct Task<'a> {
+    gguf: &'a Gguf,
+    settings: &'a Settings,
+    options: Options,
+    prompt: Option<String>,
+    target: Option<Target>,
+    /// Whether something may follow the answer.
+    followed: bool,
+}
+
+impl Task<'_> {
+    fn run<O: Machine>(self, ops: O, placement: &Placement, mut warnings: Vec<String>) -> Result<()> {
+        let Task { gguf, settings, options, prompt, target, followed } = self;
+        let Ready { engine, seconds: load_seconds, place } = load::engine(gguf, placement, ops, options.quiet)?;
+        let context = placement.checked_context(load::context(&engine, settings, &mut warnings));
+        warnings.extend_from_slice(engine.warnings());
+        warnings.extend(placement.warnings());
+        warnings.extend(load::missing_drafts(&engine, settings).map(String::from));
+        let pool = engine.model().ops().cpu().pool();
+        warnings.extend_from_slice(pool.notes());
+        // The thread that decodes takes part in the work; beside a pinned worker it would share that one's core. Where the
+        // system refuses, a note of the pool's says so of the workers.
+        let _pinned = pool.pin_caller();
+        warnings.iter().for_each(|w| note(&format!("warning: {w}")));
+        if placement.plan().is_some() && !options.quiet {
+            note(&format!("on {}", place.device));
         }
-    };
-    let outcome = match prompt {
-        None => match on {
-            On::Chat(kept) => talk::talk(*kept, &params, options.quiet),
-            On::Raw(_) => Ok(()),
-        },
-        Some(text) => answer(&engine, &mut on, &params, &options, &text).and_then(|answer| {
-            let facts = show::Facts { model: engine.name(), threads: engine.model().ops().threads(), context };
-            if options.json {
-                show::json(&answer, &params, &facts, load_seconds)?;
-            } else if !options.quiet {
-                note(&show::summary(&answer));
+
+        let params = params(settings);
+        let c = &settings.cache;
+        let count = placement.plan().map_or(c.checkpoints, |plan| plan.checkpoints.min(c.checkpoints));
+        let checkpoints = match followed {
+            false => CheckpointParams::none(),
+            true => CheckpointParams { every: c.checkpoint_every, count, bytes: c.checkpoint_ram << 20 },
+        };
+        let tracing = target.map(|target| target.record(gguf, &engine, settings, None)).transpose()?;
+        let session = engine.session(context, settings.engine.prefill_chunk);
+        let session = session.with_checkpoints(checkpoints).with_speculation(load::speculation(settings));
+        let mut on = match &prompt {
+            Some(_) if options.raw => On::Raw(Box::new(session)),
+            _ => {
+                let chat = chat(session, settings);
+                On::Chat(Box::new(Kept::new(gguf, chat, settings, options.resume.as_deref(), options.quiet)?))
             }
-            if let On::Chat(kept) = &mut on {
-                kept.park(options.quiet)?;
+        };
+        let outcome = match prompt {
+            None => match on {
+                On::Chat(kept) => talk::talk(*kept, &params, options.quiet),
+                On::Raw(_) => Ok(()),
+            },
+            Some(text) => answer(&engine, &mut on, &params, &options, &text).and_then(|answer| {
+                let facts =
+                    show::Facts { model: engine.name(), device: &place.device, threads: pool.threads(), context };
+                if options.json {
+                    show::json(&answer, &params, &facts, load_seconds)?;
+                } else if !options.quiet {
+                    note(&show::summary(&answer));
+                }
+                if let On::Chat(kept) = &mut on {
+                    kept.park(options.quiet)?;
+                }
+                // A cancelled answer is shown as far as it came, and the exit code says that it is not whole.
+                if answer.finish == Finish::Cancelled { Err(Interrupted.into()) } else { Ok(()) }
+            }),
+        };
+        // However it ended: what happened is what is recorded.
+        if let Some(tracing) = tracing {
+            let path = tracing.path().to_path_buf();
+            let recorded = tracing.finish()?;
+            if !options.quiet {
+                note(&format!("trace: {}", recording::summary(&path, &recorded)));
             }
-            // A cancelled answer is shown as far as it came, and the exit code says that it is not whole.
-            if answer.finish == Finish::Cancelled { Err(Interrupted.into()) } else { Ok(()) }
-        }),
-    };
-    // However it ended: what happened is what is recorded.
-    if let Some(tracing) = tracing {
-        let path = tracing.path().to_path_buf();
-        let recorded = tracing.finish()?;
-        if !options.quiet {
-            note(&format!("trace: {}", recording::summary(&path, &recorded)));
         }
+        outcome
     }
-    outcome
 }
 
 /// What a prompt is put to.
-enum On<'e> {
-    Raw(Box<Session<'e, CpuOps>>),
-    Chat(Box<Kept<'e>>),
+enum On<'e, O: Machine> {
+    Raw(Box<Session<'e, O>>),
+    Chat(Box<Kept<'e, O>>),
 }
 
 /// Answers one prompt and shows the answer as it comes.
-fn answer(
-    engine: &Engine<CpuOps>,
-    on: &mut On<'_>,
+fn answer<O: Machine>(
+    engine: &Engine<O>,
+    on: &mut On<'_, O>,
     params: &GenerateParams,
     options: &Options,
     text: &str,
@@ -208,7 +237,7 @@ fn answer(
     Ok(answer)
 }
 
-fn chat<'e>(session: Session<'e, CpuOps>, settings: &Settings) -> Chat<'e, CpuOps> {
+fn chat<'e, O: Machine>(session: Session<'e, O>, settings: &Settings) -> Chat<'e, O> {
     let options = ChatOptions { system: settings.chat.system.clone(), think: settings.chat.think };
     Chat::new(session, options)
 }

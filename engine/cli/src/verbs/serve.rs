@@ -8,6 +8,8 @@ mod model;
 mod record;
 mod room;
 
+use crate::device::{Machine, Placement};
+use crate::load::Ready;
 use crate::output::{self, note};
 use crate::recording::Target;
 use crate::{builtin, flags, interrupt, load};
@@ -22,7 +24,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use strata_config::{Settings, Verb};
 use strata_gguf::Gguf;
-use strata_model::CpuOps;
 use strata_runtime::{CheckpointParams, ConversationParams};
 use strata_server::backend::{Degradation, Tiers};
 use strata_server::engine::{EngineBackend, EngineOptions, Loaded};
@@ -145,66 +146,84 @@ pub(super) fn options(settings: &Settings, name: &str) -> Options {
     }
 }
 
-/// Has the model loaded and answer, on threads of its own.
-fn start(
+/// A model to be loaded.
+struct Task {
     gguf: Gguf,
     settings: Settings,
     name: String,
     target: Option<Target>,
     recorder: Recorder,
-) -> Result<EngineBackend<CpuOps>> {
+    placement: Placement,
+}
+
+/// Has the model loaded and answer, on threads of its own.
+fn start<O: Machine>(task: Task, ops: O) -> Result<EngineBackend<O>> {
+    let server = &task.settings.server;
     let options = EngineOptions {
-        parallel: settings.server.parallel,
-        queue: settings.server.queue,
-        stuck_after: Duration::from_secs(settings.server.stuck as u64),
+        // Passes over a GPU are recorded, by one thread at a time.
+        parallel: if task.placement.plan().is_some() { 1 } else { server.parallel },
+        queue: server.queue,
+        stuck_after: Duration::from_secs(server.stuck as u64),
         log: Arc::new(note),
     };
-    let load = move |progress: &dyn Fn(f32)| {
-        loaded(&gguf, &settings, name, target, &recorder, progress).map_err(|e| crate::exit::sentence(&e))
-    };
+    let load = move |progress: &dyn Fn(f32)| task.loaded(ops, progress).map_err(|e| crate::exit::sentence(&e));
     EngineBackend::start(options, load).context("cannot start the thread of the model")
 }
 
-/// Loads the model.
-fn loaded(
-    gguf: &Gguf,
-    settings: &Settings,
-    name: String,
-    target: Option<Target>,
-    recorder: &Recorder,
-    progress: &dyn Fn(f32),
-) -> Result<Loaded<CpuOps>> {
-    let (engine, seconds) = load::engine_told(gguf, settings, false, progress)?;
-    let mut warnings = Vec::new();
-    let context = load::context(&engine, settings, &mut warnings);
-    warnings.extend_from_slice(engine.warnings());
-    warnings.extend_from_slice(engine.model().ops().cpu().pool().notes());
-    // The server says them, and shows them.
-    let mut degradations: Vec<Degradation> =
-        warnings.into_iter().map(|text| Degradation { name: "warning".into(), count: 1, text }).collect();
-    if let Some(text) = load::missing_drafts(&engine, settings) {
-        degradations.push(Degradation { name: "no_draft_layer".into(), count: 1, text: text.into() });
-    }
-    let expert_cache = target.map(|target| recorder.begin(&target, gguf, &engine, settings)).transpose()?;
-    let c = &settings.cache;
-    note(&format!("{name} is ready after {seconds:.1} s: context {context} tokens"));
-    Ok(Loaded {
-        id: name,
-        conversations: ConversationParams {
-            context,
-            chunk: settings.engine.prefill_chunk,
-            checkpoints: CheckpointParams {
-                every: c.checkpoint_every,
-                count: c.checkpoints,
-                bytes: c.checkpoint_ram << 20,
+impl Task {
+    /// Loads the model.
+    fn loaded<O: Machine>(self, ops: O, progress: &dyn Fn(f32)) -> Result<Loaded<O>> {
+        let Task { gguf, settings, name, target, recorder, placement } = self;
+        let Ready { engine, seconds, place } = load::engine_told(&gguf, &placement, ops, false, progress)?;
+        let mut warnings = Vec::new();
+        let context = placement.checked_context(load::context(&engine, &settings, &mut warnings));
+        warnings.extend_from_slice(engine.warnings());
+        warnings.extend_from_slice(engine.model().ops().cpu().pool().notes());
+        let degradation = |name: &str, text: &str| Degradation { name: name.into(), count: 1, text: text.into() };
+        // The server says them, and shows them.
+        let mut degradations: Vec<Degradation> = warnings.iter().map(|text| degradation("warning", text)).collect();
+        if let Some(why) = placement.why() {
+            degradations.push(degradation("no_gpu", &format!("{why}; the CPU computes")));
+        }
+        degradations.extend(placement.reductions().iter().map(|text| degradation("less_on_gpu", text)));
+        if placement.plan().is_some() && settings.server.parallel > 1 {
+            degradations.push(degradation("one_answer_at_a_time", "on a GPU one answer is made at a time"));
+        }
+        if let Some(text) = load::missing_drafts(&engine, &settings) {
+            degradations.push(degradation("no_draft_layer", text));
+        }
+        let expert_cache = target.map(|target| recorder.begin(&target, &gguf, &engine, &settings)).transpose()?;
+        let c = &settings.cache;
+        let (count, checkpoints) = match placement.plan() {
+            Some(plan) => (plan.conversations, plan.checkpoints),
+            None => (c.conversations, c.checkpoints),
+        };
+        note(&format!("{name} is ready after {seconds:.1} s: context {context} tokens, on {}", place.device));
+        Ok(Loaded {
+            id: name,
+            conversations: ConversationParams {
+                context,
+                chunk: settings.engine.prefill_chunk,
+                checkpoints: CheckpointParams {
+                    every: c.checkpoint_every,
+                    count: checkpoints,
+                    bytes: c.checkpoint_ram << 20,
+                },
+                count,
+                bytes: c.conversation_ram << 20,
             },
-            count: c.conversations,
-            bytes: c.conversation_ram << 20,
-        },
-        speculation: load::speculation(settings),
-        tiers: Tiers { ram: gguf.tensors().iter().map(|t| t.bytes()).sum(), vram: 0, file: 0 },
-        degradations,
-        expert_cache,
-        engine: Arc::new(engine),
-    })
+            speculation: load::speculation(&settings),
+            tiers: Tiers {
+                ram: place.ram,
+                vram: place.vram,
+                file: place.file,
+                experts_on_gpu: place.kept,
+                experts: place.experts,
+            },
+            device: place.device,
+            degradations,
+            expert_cache,
+            engine: Arc::new(engine),
+        })
+    }
 }

@@ -2,6 +2,7 @@
 
 mod export;
 mod info;
+mod profile;
 mod record;
 mod synth;
 
@@ -40,6 +41,7 @@ pub(crate) fn command() -> Command {
         .subcommand(info::command())
         .subcommand(export::CSV.command())
         .subcommand(export::JSONL.command())
+        .subcommand(profile::command())
         .subcommand(synth::command())
 }
 
@@ -50,6 +52,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         Some(("info", matches)) => info::run(matches),
         Some(("csv", matches)) => export::CSV.run(matches),
         Some(("jsonl", matches)) => export::JSONL.run(matches),
+        Some(("profile", matches)) => profile::run(matches),
         Some(("synth", matches)) => synth::run(matches),
         // The command line requires one of them.
         _ => Ok(()),

@@ -6,7 +6,7 @@ use std::path::Path;
 #[test]
 fn help_texts_are_as_committed() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let verbs: [(&str, &[&str]); 24] = [
+    let verbs: [(&str, &[&str]); 26] = [
         ("strata", &[]),
         ("run", &["run"]),
         ("serve", &["serve"]),
@@ -14,6 +14,7 @@ fn help_texts_are_as_committed() {
         ("list", &["list"]),
         ("inspect", &["inspect"]),
         ("check", &["check"]),
+        ("plan", &["plan"]),
         ("bench", &["bench"]),
         ("bench-memory", &["bench", "memory"]),
         ("bench-kernels", &["bench", "kernels"]),
@@ -26,6 +27,7 @@ fn help_texts_are_as_committed() {
         ("trace-info", &["trace", "info"]),
         ("trace-csv", &["trace", "csv"]),
         ("trace-jsonl", &["trace", "jsonl"]),
+        ("trace-profile", &["trace", "profile"]),
         ("trace-synth", &["trace", "synth"]),
         ("pack", &["pack"]),
         ("pack-mtp", &["pack", "mtp"]),

@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod common;
 mod config;
+mod device;
 mod help;
 mod inspect;
 mod list;

@@ -18,8 +18,9 @@ pub static POLICY: Knob = Knob {
     env: "STRATA_POLICY",
     kind: Kind::Choice(&["static", "lru", "lfu", "adaptive", "s3-fifo", "saving", "belady", "infinite"]),
     help: "Which experts are resident on the GPU; belady knows the future and is for replays",
-    long_help: "This version has no GPU. With a size (--slots or --vram) a recording (--trace) holds what the cache would do, \
-                hits and changes, and nothing is moved. The answer is the same for all policies.",
+    long_help: "What a GPU holds does not change yet while the program runs. With a size (--slots or --vram) a recording \
+                (--trace) holds what the cache would do, hits and changes, and nothing is moved. The answer is the same for \
+                all policies.",
     verbs: COMPUTING,
     ..PLAIN
 };

@@ -5,6 +5,7 @@
 //! positions and inputs being values in memory ([`program`]).
 
 mod experts;
+mod host;
 mod link;
 mod program;
 mod recording;

@@ -138,9 +138,9 @@ impl<O: Ops> Shared<O> {
             degraded(NO_DRAFT_LAYER, "there is no draft layer, so drafts come from earlier text alone");
         }
         degradations.iter().for_each(|d| self.log(&format!("warning: {}", d.text)));
-        let (tiers, expert_cache) = (loaded.tiers, loaded.expert_cache);
+        let (device, tiers, expert_cache) = (loaded.device, loaded.tiers, loaded.expert_cache);
         // It is set once, here.
-        let _ = self.ready.set(Ready { engine, info, tiers, degradations, expert_cache });
+        let _ = self.ready.set(Ready { engine, info, device, tiers, degradations, expert_cache });
         let mut desk = self.desk();
         if matches!(desk.state, State::Loading { .. }) {
             desk.state = State::Ready;
@@ -215,6 +215,7 @@ impl<O: Ops> Shared<O> {
         Status {
             uptime: self.started.elapsed().as_secs_f64(),
             model: ready.map(|ready| ready.info.id.clone()),
+            device: ready.map(|ready| ready.device.clone()),
             tiers: ready.map(|ready| ready.tiers).unwrap_or_default(),
             queue,
             counters: board.counters.clone(),
@@ -223,7 +224,7 @@ impl<O: Ops> Shared<O> {
             conversations: kept,
             degradations: from_start.chain(board.degradations()).chain(stuck).collect(),
             rounds: board.rounds(),
-            // Without a GPU there is none but in a recording.
+            // What a GPU holds does not change: there is none but in a recording.
             expert_cache_on_paper: !expert_cache.is_empty(),
             expert_cache,
         }

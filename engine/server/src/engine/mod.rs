@@ -88,6 +88,8 @@ pub struct Loaded<O: Ops> {
     pub conversations: ConversationParams,
     /// How answers are drafted.
     pub speculation: SpeculationParams,
+    /// What computes, in words.
+    pub device: String,
     /// Where its weights lie.
     pub tiers: Tiers,
     /// What is worse than it could be from the start.
@@ -112,6 +114,7 @@ struct Job {
 struct Ready<O: Ops> {
     engine: Arc<Engine<O>>,
     info: ModelInfo,
+    device: String,
     tiers: Tiers,
     degradations: Vec<Degradation>,
     expert_cache: Option<CacheWatch>,

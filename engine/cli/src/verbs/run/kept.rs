@@ -1,11 +1,12 @@
 //! A conversation that may be kept in a folder from one run to the next.
 
+use crate::device::Machine;
 use crate::output::{count, note};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use strata_config::Settings;
 use strata_gguf::{Gguf, show_path};
-use strata_model::{CpuOps, ModelId};
+use strata_model::ModelId;
 use strata_runtime::{Chat, Parking};
 
 /// What stands for the conversation that was kept last where a file may be named.
@@ -32,23 +33,23 @@ fn with_older(error: anyhow::Error, parking: &Parking, file: &Path) -> anyhow::E
 }
 
 /// A conversation and where it is kept.
-pub(super) struct Kept<'e> {
-    pub(super) chat: Chat<'e, CpuOps>,
+pub(super) struct Kept<'e, O: Machine> {
+    pub(super) chat: Chat<'e, O>,
     parking: Option<Parking>,
     /// The file that it was resumed from, or parked in.
     file: Option<PathBuf>,
 }
 
-impl<'e> Kept<'e> {
+impl<'e, O: Machine> Kept<'e, O> {
     /// A conversation that is kept where the settings say, or one that is taken up again: the one in the file that
     /// `resume` names, or in the newest of all for [`NEWEST`].
     pub(super) fn new(
         gguf: &Gguf,
-        chat: Chat<'e, CpuOps>,
+        chat: Chat<'e, O>,
         settings: &Settings,
         resume: Option<&Path>,
         quiet: bool,
-    ) -> Result<Kept<'e>> {
+    ) -> Result<Kept<'e, O>> {
         let folder = settings.cache.park.as_ref();
         let limit = (settings.cache.park_disk as u64) << 20;
         let parking = folder.map(|folder| Parking::new(folder, ModelId::of(gguf), limit));

@@ -160,6 +160,7 @@ pub(super) fn summary(answer: &Answer) -> String {
 /// What the JSON object says besides the answer.
 pub(super) struct Facts<'a> {
     pub(super) model: &'a str,
+    pub(super) device: &'a str,
     pub(super) threads: usize,
     pub(super) context: usize,
 }
@@ -175,6 +176,7 @@ pub(super) fn json(answer: &Answer, params: &GenerateParams, facts: &Facts<'_>, 
         "finish": answer.finish,
         "model": facts.model,
         "seed": (params.sampling.temp > 0.0).then_some(params.sampling.seed),
+        "device": facts.device,
         "threads": facts.threads,
         "context": facts.context,
         "speculation": {

@@ -2,6 +2,7 @@
 
 use super::kept::Kept;
 use super::show;
+use crate::device::Machine;
 use crate::exit::Interrupted;
 use crate::interrupt;
 use crate::output::note;
@@ -37,7 +38,7 @@ enum Line {
 }
 
 /// Talks until the user leaves, or the program is told to end. However that happens, the conversation is kept.
-pub(super) fn talk(mut kept: Kept<'_>, params: &GenerateParams, quiet: bool) -> Result<()> {
+pub(super) fn talk<O: Machine>(mut kept: Kept<'_, O>, params: &GenerateParams, quiet: bool) -> Result<()> {
     if !quiet {
         note(&format!("{}: ask something; /help lists commands", kept.chat.session().engine().name()));
     }
@@ -56,7 +57,7 @@ pub(super) fn talk(mut kept: Kept<'_>, params: &GenerateParams, quiet: bool) -> 
     parked.and(outcome)
 }
 
-fn converse(kept: &mut Kept<'_>, params: &GenerateParams, quiet: bool) -> Result<()> {
+fn converse<O: Machine>(kept: &mut Kept<'_, O>, params: &GenerateParams, quiet: bool) -> Result<()> {
     // The handlers of signals, before the first question too.
     interrupt::handler()?;
     let lines = Lines::start()?;

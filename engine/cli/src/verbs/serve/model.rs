@@ -1,7 +1,8 @@
 //! A model that answers: from an open file to its end.
 
 use super::record::Recorder;
-use super::start;
+use super::{Task, start};
+use crate::device::{Chosen, Machine, Placement, Purpose};
 use crate::load;
 use crate::recording::Target;
 use anyhow::Result;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use strata_config::Settings;
 use strata_gguf::Gguf;
-use strata_model::CpuOps;
 use strata_server::Defaults;
+use strata_server::backend::Backend;
 use strata_server::engine::EngineBackend;
 
 /// What is known before a model is loaded.
@@ -35,9 +36,21 @@ impl Opened {
     }
 }
 
+/// A backend that can be ended, on whatever device.
+pub(super) trait Serving: Backend {
+    /// See [`EngineBackend::shutdown`].
+    fn shutdown(&self, grace: Duration);
+}
+
+impl<O: Machine> Serving for EngineBackend<O> {
+    fn shutdown(&self, grace: Duration) {
+        EngineBackend::shutdown(self, grace);
+    }
+}
+
 /// A model that answers or is being loaded.
 pub(crate) struct Model {
-    pub(super) backend: Arc<EngineBackend<CpuOps>>,
+    pub(super) backend: Arc<dyn Serving>,
     /// What holds where requests do not say.
     pub(super) defaults: Defaults,
     recorder: Recorder,
@@ -47,7 +60,7 @@ impl Model {
     /// Has it loaded, on threads of its own.
     ///
     /// # Errors
-    /// They cannot be started.
+    /// They cannot be started, or the device that the settings name cannot be used.
     pub(crate) fn start(opened: Opened) -> Result<Model> {
         let Opened { gguf, settings, name, target, .. } = opened;
         let defaults = Defaults {
@@ -57,7 +70,15 @@ impl Model {
             name: name.clone(),
         };
         let recorder = Recorder::default();
-        let backend = Arc::new(start(gguf, settings, name, target, recorder.clone())?);
+        let c = &settings.cache;
+        let purpose = Purpose { context: None, conversations: c.conversations, checkpoints: c.checkpoints };
+        let placement = Placement::new(&gguf, &settings, purpose)?;
+        let chosen = placement.ops(&settings)?;
+        let task = Task { gguf, settings, name, target, recorder: recorder.clone(), placement };
+        let backend: Arc<dyn Serving> = match chosen {
+            Chosen::Cpu(ops) => Arc::new(start(task, ops)?),
+            Chosen::Cuda(ops) => Arc::new(start(task, *ops)?),
+        };
         Ok(Model { backend, defaults, recorder })
     }
 

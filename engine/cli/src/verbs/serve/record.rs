@@ -1,5 +1,6 @@
 //! `--trace DIR`: a trace of everything that is answered.
 
+use crate::device::Machine;
 use crate::output::note;
 use crate::recording::{self, Target};
 use anyhow::{Context, Result};
@@ -8,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use strata_config::Settings;
 use strata_gguf::{Gguf, show_path};
-use strata_model::CpuOps;
 use strata_runtime::{CacheWatch, Engine};
 
 /// A new file in the folder, which is made if need be, named by the time.
@@ -27,11 +27,11 @@ pub(super) struct Recorder(Arc<Mutex<Option<recording::Started>>>);
 
 impl Recorder {
     /// Records from now on. Returns what the expert cache of the recording counts, if there is one.
-    pub(super) fn begin(
+    pub(super) fn begin<O: Machine>(
         &self,
         target: &Target,
         gguf: &Gguf,
-        engine: &Engine<CpuOps>,
+        engine: &Engine<O>,
         settings: &Settings,
     ) -> Result<CacheWatch> {
         let started = target.start(gguf, engine, settings, None)?;

@@ -1,5 +1,6 @@
 //! Whether a model fits into memory beside the one that answers.
 
+use crate::device::ram::available;
 use crate::output;
 
 /// Refuses a model of so many bytes if it does not fit. Where the system does not say how much is free, it is tried.
@@ -20,13 +21,6 @@ fn fits(needed: u64, available: Option<u64>) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
-}
-
-/// What a program can take without others being driven out, in bytes.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! `strata trace record`: has a model write, and records it.
 
 use crate::bench::{corpus::Corpus, values};
+use crate::device::{Machine, Placement, Purpose, on_device};
 use crate::exit::Interrupted;
+use crate::load::Ready;
 use crate::output::{self, note};
 use crate::recording::{self, Target};
 use crate::{builtin, flags, interrupt, load};
@@ -11,8 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use strata_config::registry::MODEL;
 use strata_config::{HardwareProfile, Settings, Verb};
-use strata_gguf::{Special, Tokenizer};
-use strata_model::CpuOps;
+use strata_gguf::{Gguf, Special, Tokenizer};
 use strata_runtime::{Answer, Chat, ChatOptions, CheckpointParams, Engine, Finish, GenerateParams, Session};
 
 /// Tokens and requests, at most.
@@ -126,50 +127,76 @@ pub(super) fn run(matches: &ArgMatches) -> Result<()> {
         corpus.must_hold(needed, "fewer --requests, a smaller --skip, shorter --prompt-tokens")?;
         corpus.take(plan.skip * plan.read);
     }
-    let cancel = interrupt::handler()?;
-    let (engine, _) = load::engine(&gguf, &settings, false)?;
-    let trained = engine.model().config().context;
-    if corpus.is_some() && plan.read + plan.write > trained {
-        bail!(
-            "the prompt and the answer have {} tokens, and at most {trained} are expected, what the model was trained for",
-            plan.read + plan.write
-        );
-    }
-    let pool = engine.model().ops().cpu().pool();
-    let warnings = settings.warnings().iter().chain(engine.warnings()).chain(pool.notes());
-    warnings.for_each(|w| note(&format!("warning: {w}")));
-    let further = load::missing_drafts(&engine, &settings).into_iter().chain(idle_cache);
-    further.for_each(|w| note(&format!("warning: {w}")));
-    let _pinned = pool.pin_caller();
+    let context = corpus.is_some().then_some(plan.read + plan.write + 1);
+    let placement = Placement::new(&gguf, &settings, Purpose { context, conversations: 1, checkpoints: 0 })?;
+    let task = Task { gguf: &gguf, settings: &settings, placement: &placement, plan, target };
+    on_device!(placement, &settings, |ops| task.run(ops, corpus, hardware, idle_cache))
+}
 
-    let tracing = target.record(&gguf, &engine, &settings, hardware)?;
-    let bar = load::bar("recording", "requests", false);
-    bar.set_length(plan.requests as u64);
-    let outcome = (0..plan.requests).try_for_each(|request| {
-        plan.answer(request, &engine, &settings, corpus.as_mut(), cancel)?;
-        bar.inc(1);
-        Ok(())
-    });
-    bar.finish_and_clear();
-    let path = tracing.path().to_path_buf();
-    let ((), recorded) = tracing.end(outcome)?;
-    output::emit(&format!("{}; {}", recording::summary(&path, &recorded), output::count(plan.requests, "request")))
+/// What is to be recorded, once it is known where.
+struct Task<'a> {
+    gguf: &'a Gguf,
+    settings: &'a Settings,
+    placement: &'a Placement,
+    plan: Plan,
+    target: Target,
+}
+
+impl Task<'_> {
+    fn run<O: Machine>(
+        self,
+        ops: O,
+        mut corpus: Option<Corpus>,
+        hardware: Option<String>,
+        idle_cache: Option<&'static str>,
+    ) -> Result<()> {
+        let Task { gguf, settings, placement, plan, target } = self;
+        let cancel = interrupt::handler()?;
+        let Ready { engine, .. } = load::engine(gguf, placement, ops, false)?;
+        let trained = engine.model().config().context;
+        if corpus.is_some() && plan.read + plan.write > trained {
+            bail!(
+                "the prompt and the answer have {} tokens, and at most {trained} are expected, what the model was trained for",
+                plan.read + plan.write
+            );
+        }
+        let pool = engine.model().ops().cpu().pool();
+        let warnings = settings.warnings().iter().chain(engine.warnings()).chain(pool.notes());
+        warnings.for_each(|w| note(&format!("warning: {w}")));
+        placement.warnings().iter().for_each(|w| note(&format!("warning: {w}")));
+        let further = load::missing_drafts(&engine, settings).into_iter().chain(idle_cache);
+        further.for_each(|w| note(&format!("warning: {w}")));
+        let _pinned = pool.pin_caller();
+
+        let tracing = target.record(gguf, &engine, settings, hardware)?;
+        let bar = load::bar("recording", "requests", false);
+        bar.set_length(plan.requests as u64);
+        let outcome = (0..plan.requests).try_for_each(|request| {
+            plan.answer(request, &engine, (settings, placement), corpus.as_mut(), cancel)?;
+            bar.inc(1);
+            Ok(())
+        });
+        bar.finish_and_clear();
+        let path = tracing.path().to_path_buf();
+        let ((), recorded) = tracing.end(outcome)?;
+        output::emit(&format!("{}; {}", recording::summary(&path, &recorded), output::count(plan.requests, "request")))
+    }
 }
 
 impl Plan {
     /// One request.
-    fn answer(
+    fn answer<O: Machine>(
         &self,
         request: usize,
-        engine: &Engine<CpuOps>,
-        settings: &Settings,
+        engine: &Engine<O>,
+        (settings, placement): (&Settings, &Placement),
         corpus: Option<&mut Corpus>,
         cancel: &AtomicBool,
     ) -> Result<()> {
         let passage = corpus.map(|corpus| corpus.take(self.read).to_vec());
         let exactly = passage.is_some();
         let params = GenerateParams { max_tokens: self.write, ignore_stop: exactly, ..GenerateParams::default() };
-        let trained = engine.model().config().context;
+        let trained = placement.checked_context(engine.model().config().context);
         let context = if exactly { self.read + self.write + 1 } else { trained };
         let mut session = engine
             .session(context, settings.engine.prefill_chunk)
@@ -190,9 +217,9 @@ impl Plan {
     }
 
     /// Answers a prompt as `strata run` does.
-    fn ask(
+    fn ask<O: Machine>(
         &self,
-        mut session: Session<'_, CpuOps>,
+        mut session: Session<'_, O>,
         text: &str,
         settings: &Settings,
         params: &GenerateParams,
