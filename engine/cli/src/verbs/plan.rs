@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use strata_config::registry::{
     CHECKPOINTS, CONVERSATIONS, CTX, DEVICE, DRAFT, DRAFT_MODEL, MODEL, PREFILL_CHUNK, SLOTS, SPEC, VRAM_BUDGET,
 };
-use strata_config::{ConfigError, Settings};
+use strata_config::{ConfigError, Origin, Settings};
 use strata_cuda::Device;
 use strata_gguf::Gguf;
 use strata_model::plan::{self, Needs, Plan};
@@ -132,7 +132,8 @@ impl Found {
             Some(Err(e)) => return Err(e).context(format!("--device {} cannot be used", settings.engine.device)),
         };
         let (device, plan) = planned.map_or(("the CPU".to_owned(), None), |(name, plan)| (name, Some(plan)));
-        if settings.engine.ctx > config.context {
+        let asked = settings.origin(&CTX).is_some_and(|origin| *origin != Origin::Default);
+        if asked && settings.engine.ctx > config.context {
             warnings.push(format!(
                 "the context is lowered from {} to {} tokens, what the model was trained for",
                 settings.engine.ctx, config.context

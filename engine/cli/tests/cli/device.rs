@@ -50,9 +50,9 @@ fn devices_and_budgets_that_are_none_are_wrong_usage() {
     for (args, expected) in [
         (&["--device", "gpu"][..], "--device is \"gpu\", expected auto, cpu, cuda or cuda:N with the number of a GPU"),
         (&["--vram-budget", "much"], "--vram-budget is \"much\", expected a number of bytes, such as 12GiB or 800MB"),
-        (&["--ram-budget", "-1"], "--ram-budget is \"-1\", expected a number of bytes, such as 12GiB or 800MB"),
+        (&["--ram-budget", "0"], "--ram-budget is \"0\", expected a number of bytes, such as 12GiB or 800MB"),
     ] {
-        let run = run(&[&["plan", "nano"], args].concat().iter().map(|&arg| arg).collect::<Vec<_>>());
+        let run = run(&[&["plan", "nano"], args].concat());
         assert_eq!(run.code, Some(2), "{}", run.err);
         assert!(run.err.contains(expected), "{}", run.err);
     }
