@@ -110,6 +110,8 @@ def test_settings_reach_the_server_and_last(page, server):
     for key, value in (("temperature", "0.4"), ("topP", "0.9"), ("seed", "7"), ("maxTokens", "64")):
         page.fill(f"#set-{key}", value)
     page.select_option("#set-thinking", "low")
+    tops = {key: page.locator(f"#set-{key}").bounding_box()["y"] for key in ("minP", "seed", "maxTokens")}
+    assert len(set(tops.values())) == 1, f"the fields of a row do not stand beside one another: {tops}"
     shot(page, "settings")
     page.click("#settings button[type=submit]")
     again(page)

@@ -35,7 +35,7 @@ export const NUMBERS = [
   { key: "topK", label: "Top-k", api: "top_k", min: 0, max: 1_000_000, step: 1, hint: "That many likeliest tokens; 0: all" },
   { key: "minP", label: "Min-p", api: "min_p", min: 0, max: 1, step: 0.01, hint: "At least this share of the likeliest" },
   { key: "seed", label: "Seed", api: "seed", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, hint: "The same seed, the same answer" },
-  { key: "maxTokens", label: "Most tokens per answer", api: "max_tokens", min: 1, max: 10_000_000, step: 1, hint: "Thinking included" },
+  { key: "maxTokens", label: "Most tokens", api: "max_tokens", min: 1, max: 10_000_000, step: 1, hint: "Per answer, thinking included" },
 ];
 
 /** The settings as kept, with defaults for what is missing or of the wrong type. */
