@@ -207,10 +207,13 @@ impl Found {
         }
         let mut table = Table::new("lrl");
         let needs = &self.needs;
-        let pageable = "pageable: mapped from the file, none of it pinned";
+        let pageable = "pageable: mapped from the file";
         match &self.plan {
             Some(plan) if plan.place == ExpertPlace::Device => row(&mut table, "experts", 0, "all on the GPU"),
-            _ => row(&mut table, "experts", needs.experts_in_file, pageable),
+            Some(_) => {
+                row(&mut table, "experts", needs.experts_in_file, "page-locked, which the GPU reads over the link")
+            }
+            None => row(&mut table, "experts", needs.experts_in_file, pageable),
         }
         if self.plan.is_none() {
             row(&mut table, "other weights", needs.rest_in_file, pageable);
@@ -267,8 +270,8 @@ impl Found {
             "experts": u64::try_from(needs.config.layers * needs.config.experts).unwrap_or(u64::MAX),
             "ram": {
                 "budget": self.ram_budget,
-                "pageable": self.in_memory(),
-                "pinned": 0,
+                "pageable": if self.plan.is_some() { 0 } else { self.in_memory() },
+                "pinned": if self.plan.is_some() { self.in_memory() } else { 0 },
                 "available": ram.available,
                 "limit": ram.limit,
                 "lockable": ram.lockable,
