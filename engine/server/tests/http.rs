@@ -55,7 +55,10 @@ fn strange_names_and_pages_are_refused() {
     let server = Server::text(["Hi"]);
     assert_eq!(chat(&server, &[("Host", "localhost:1234")]).status, 200);
     assert_eq!(chat(&server, &[("Host", "evil.example")]).status, 403);
-    assert_eq!(chat(&server, &[("Host", "evil.example")]).json()["error"]["code"], "host_not_allowed");
+    assert_eq!(chat(&server, &[("Host", "127.0.0.1:80@evil.example")]).status, 403);
+    let refused = chat(&server, &[("Host", "evil.example")]).json()["error"].clone();
+    assert_eq!(refused["code"], "host_not_allowed");
+    assert!(refused["message"].as_str().unwrap().contains("--allow-host"), "it says what to do: {refused}");
     for origin in ["https://evil.example", "null", "http://127.0.0.1.evil.example"] {
         let reply = chat(&server, &[("Origin", origin), ("Content-Type", "text/plain")]);
         assert_eq!((reply.status, reply.header("access-control-allow-origin")), (403, None), "{origin}");
@@ -107,6 +110,12 @@ fn bad_bodies_are_refused_with_their_place_and_the_server_stays_up() {
             assert!(message.contains(says), "{path}: {message}");
         }
     }
+    let marked = [b"\xef\xbb\xbf", hello().to_string().as_bytes()].concat();
+    assert_eq!(server.send("POST", CHAT, &[], &marked).status, 200, "a byte order mark is no mistake");
+    let reply = chat(&server, &[("Content-Encoding", "gzip")]);
+    assert_eq!(reply.status, 415);
+    assert!(reply.json()["error"]["message"].as_str().unwrap().contains("encoded as \"gzip\""), "{}", reply.body);
+    assert_eq!(chat(&server, &[("Content-Encoding", "identity")]).status, 200);
     assert_eq!(chat(&server, &[]).status, 200);
 }
 
@@ -144,6 +153,22 @@ fn unknown_paths_and_methods_have_error_objects() {
     let server = Server::text(["Hi"]);
     let reply = server.get("/v1/nothing");
     assert_eq!((reply.status, &reply.json()["error"]["type"]), (404, &json!("not_found_error")));
+    for (path, meant) in [
+        ("/chat/completions", Some("/v1/chat/completions")),
+        ("/v1/v1/messages", Some("/v1/messages")),
+        ("/completions", Some("/v1/completions")),
+        ("/models", Some("/v1/models")),
+        ("/v1/embeddings", None),
+    ] {
+        let reply = server.post(path, &json!({}));
+        let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(reply.status, 404, "{path}");
+        assert_eq!(message.split("may be ").nth(1).and_then(|m| m.split(':').next()), meant, "{message}");
+    }
+    for path in ["/v1/models/%ff", "/v1/responses/%ff"] {
+        let reply = server.get(path);
+        assert_eq!((reply.status, &reply.json()["error"]["type"]), (404, &json!("not_found_error")), "{path}");
+    }
     let reply = server.get("/v1/messages/nothing");
     assert_eq!((reply.status, &reply.json()["type"]), (404, &json!("error")));
     let reply = server.get(CHAT);
@@ -274,6 +299,16 @@ fn raw_text_goes_on() {
     assert_eq!(reply.events().last().unwrap().1, "[DONE]");
     assert_eq!(server.post("/v1/completions", &json!({"prompt": [72, 105]})).json()["usage"]["prompt_tokens"], 2);
     assert_eq!(server.post("/v1/completions", &json!({"prompt": ["Hello"]})).status, 200);
+    for (prompt, at) in [
+        (json!([72, -1]), "prompt[1] is -1; expected a token, which is a number from 0 to "),
+        (json!([[72, 1_000_000_000]]), "prompt[0][1] is 1000000000; expected a token"),
+        (json!([{}]), "prompt[0] is an object; expected a string or a list of tokens"),
+        (json!([[1], [2]]), "prompt is a list of 2; one at a time is continued"),
+    ] {
+        let reply = server.post("/v1/completions", &json!({"prompt": prompt}));
+        let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(reply.status == 400 && message.starts_with(at), "{}: {message}", reply.status);
+    }
     for (key, value) in [
         ("prompt", json!(["a", "b"])),
         ("prompt", json!("")),

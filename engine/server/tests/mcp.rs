@@ -216,7 +216,14 @@ fn what_is_wrong_is_said_by_name() {
         ("status", json!({"x": 1}), "x is wrong: this tool takes no arguments"),
         ("list_models", json!({"folder": "gone"}), "there is no folder gone"),
         ("load_model", json!({"model": "bad"}), "bad is no model; nano answers as before"),
-        ("start_serving", json!({"port": 70_000}), "port is wrong"),
+        ("load_model", json!({"model": " "}), "model is empty; expected a .gguf file"),
+        ("run_prompt", json!({"prompt": "x", "max_tokens": -1}), "`-1`, expected a whole number of at least 0"),
+        ("run_prompt", json!({"prompt": "x", "temperature": "hot"}), "\"hot\", expected a number"),
+        (
+            "start_serving",
+            json!({"port": 70_000}),
+            "port is wrong: invalid value: integer `70000`, expected a whole number from 0 to 65535",
+        ),
     ] {
         let said = session.refused(tool, arguments);
         assert!(said.contains(want), "{tool}: {said}");

@@ -115,9 +115,9 @@ pub(crate) fn wrong(name: &str, expected: &str, found: &Value) -> Refusal {
     Refusal::param(name, format!("{name} is {}; expected {expected}", describe(found)))
 }
 
-/// A whole number, also one that was written as `5.0`.
+/// A whole number, also one that was written as `5.0`. One of more than 64 bits is as good as the largest.
 fn whole(value: &Value) -> Option<u64> {
-    let float = || value.as_f64().filter(|f| f.fract() == 0.0 && (0.0..9e15).contains(f)).map(|f| f as u64);
+    let float = || value.as_f64().filter(|f| f.fract() == 0.0 && *f >= 0.0).map(|f| f as u64);
     value.as_u64().or_else(float)
 }
 
@@ -139,11 +139,14 @@ mod tests {
 
     #[test]
     fn null_is_absent_and_wrong_is_refused_by_name() -> Result<(), Refusal> {
-        let body = json!({"a": null, "n": "5", "f": 5.0, "o": {"deep": [1]}, "t": 3.5});
+        let body = json!({"a": null, "n": "5", "f": 5.0, "o": {"deep": [1]}, "t": 3.5, "huge": 1e30});
         let map = body.as_object().cloned().unwrap_or_default();
         let fields = Fields::root(&map);
         assert_eq!(fields.text("a")?, None);
         assert_eq!(fields.whole("f", 0..=9)?, Some(5));
+        assert_eq!(fields.whole("huge", 1..=u64::MAX)?, Some(u64::MAX), "programs send it for no limit");
+        let refused = fields.whole("huge", 0..=20).expect_err("too large");
+        assert_eq!(refused.message, "huge is 1e+30; expected a whole number from 0 to 20");
         let refused = fields.whole("n", 1..=u64::MAX).expect_err("a string");
         assert_eq!(refused.message, "n is the string \"5\"; expected a whole number of at least 1");
         assert_eq!(fields.number("t", 0.0..=2.0).expect_err("too large").param.as_deref(), Some("t"));

@@ -4,6 +4,7 @@ use crate::App;
 use crate::backend::{Refusal, RefusalKind, State as Backend};
 use crate::http::errors::ApiError;
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
@@ -23,13 +24,22 @@ pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
 }
 
 /// Tells of one model.
-pub(crate) async fn one(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn one(
+    State(app): State<App>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let id = readable(id);
     let model = describe(&app);
     if model["id"] == id.as_str() {
         return Ok(Json(model));
     }
     let message = format!("there is no model {id:?}; {} is served", model["id"]);
     Err(Refusal { param: Some("model".to_owned()), ..Refusal::new(RefusalKind::NotFound, message) }.into())
+}
+
+/// The last part of a path; what is no text stands for nothing that there could be.
+pub(crate) fn readable(part: Result<Path<String>, PathRejection>) -> String {
+    part.map_or_else(|_| "\u{fffd}".to_owned(), |Path(part)| part)
 }
 
 fn describe(app: &App) -> Value {

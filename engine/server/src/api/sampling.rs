@@ -11,6 +11,8 @@ use strata_runtime::{GenerateParams, SamplingParams};
 /// Stop texts at most, and bytes of each.
 const STOPS: usize = 16;
 const STOP_BYTES: usize = 1024;
+/// Below it a whole number that is written as `5.0` is that number, and no neighbour of it.
+const EXACT: f64 = 9e15;
 
 /// What a request says about how its answer is generated, but for what interfaces have different names for.
 pub(crate) fn params(fields: &Fields<'_>, options: &Options, model: &ModelInfo) -> Result<GenerateParams, Refusal> {
@@ -30,10 +32,12 @@ pub(crate) fn params(fields: &Fields<'_>, options: &Options, model: &ModelInfo) 
         frequency_penalty: float("frequency_penalty", -2.0..=2.0, given.frequency_penalty)?,
         seed: match fields.get("seed") {
             None => seed(),
-            Some(value) => value
-                .as_u64()
-                .or_else(|| value.as_i64().map(|s| s as u64))
-                .ok_or_else(|| wrong("seed", "a whole number", value))?,
+            Some(value) => {
+                let negative = value.as_i64().map(|seed| seed as u64);
+                let float = || value.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < EXACT).map(|f| f as i64 as u64);
+                let seed = value.as_u64().or(negative).or_else(float);
+                seed.ok_or_else(|| wrong("seed", "a whole number of at most 64 bits", value))?
+            }
         },
         logit_bias: logit_bias(fields, model)?,
     };

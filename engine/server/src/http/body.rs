@@ -6,7 +6,7 @@ use crate::backend::{Refusal, RefusalKind};
 use crate::blocking::blocking;
 use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -37,6 +37,13 @@ where
             let message = format!("the body is larger than {limit} bytes, which is all that the server takes");
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
         };
+        if let Some(coding) =
+            request.headers().get(CONTENT_ENCODING).filter(|c| !c.as_bytes().eq_ignore_ascii_case(b"identity"))
+        {
+            let message =
+                format!("the body is encoded as {coding:?}; it is taken only as it is, without content-encoding");
+            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
         // Said before anything is read; a body that does not say its length is measured as it comes.
         let said =
             request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<u64>().ok());
@@ -89,6 +96,8 @@ pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
     let text = std::str::from_utf8(bytes).map_err(|e| {
         wrong(format!("the body is not UTF-8: the byte at {} is no part of a character", e.valid_up_to()))
     })?;
+    // Editors of Windows put a mark before what they save.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
         return Err(wrong("the body is empty; a JSON object was expected".to_owned()));
     }
@@ -122,5 +131,7 @@ mod tests {
         let deep = [b"{\"a\":".to_vec(), vec![b'['; 10_000], vec![b']'; 10_000], b"}".to_vec()].concat();
         assert!(refused(&deep).contains("deeper than 128 levels"), "{}", refused(&deep));
         assert!(object(b"{\"a\": 1}").is_ok());
+        assert!(object(b"\xef\xbb\xbf{\"a\": 1}").is_ok());
+        assert!(refused(b"\xef\xbb\xbf").contains("empty"));
     }
 }

@@ -26,6 +26,8 @@ pub(crate) fn router(root: Root, routes: Router) -> Router {
         .route("/v1/completions", post(api::openai::completions::handle))
         .route("/v1/responses", post(api::responses::handle))
         .route("/v1/responses/input_tokens", post(api::responses::input_tokens))
+        // Not the name of a response, though it looks like one.
+        .route("/v1/responses/compact", post(not_found))
         .route("/v1/responses/{id}", get(api::responses::not_kept).delete(api::responses::not_kept))
         .route("/v1/responses/{id}/cancel", post(api::responses::not_kept))
         .route("/v1/responses/{id}/input_items", get(api::responses::not_kept))
@@ -50,9 +52,26 @@ pub(crate) fn router(root: Root, routes: Router) -> Router {
         .layer(from_fn_with_state(root.app(), security::check))
 }
 
+/// Interfaces whose clients are often given an address with `/v1` at its end where it must not be, or without.
+const OFTEN_MISSED: [&str; 6] = [
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages/count_tokens",
+    "/v1/messages",
+    "/v1/models",
+];
+
 async fn not_found(uri: Uri) -> ApiError {
-    let message = format!("there is nothing at {}; the server's documentation lists its paths", uri.path());
-    Refusal::new(RefusalKind::NotFound, message).into()
+    let path = uri.path();
+    let meant = OFTEN_MISSED.iter().find(|meant| path.ends_with(meant.trim_start_matches("/v1")) && path != **meant);
+    let hint = match meant {
+        Some(meant) => {
+            format!("what was meant may be {meant}: see whether the client's address has /v1 too often or not at all")
+        }
+        None => "the server's documentation lists its paths".to_owned(),
+    };
+    Refusal::new(RefusalKind::NotFound, format!("there is nothing at {path}; {hint}")).into()
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> ApiError {

@@ -9,8 +9,7 @@ use std::net::IpAddr;
 /// Whether a `Host` header addresses this server.
 pub(crate) fn host_allowed(host: &str, allowed: &[String]) -> bool {
     let name = name(host).to_ascii_lowercase();
-    is_local(&name)
-        || is_address(&name)
+    ((is_local(&name) || is_address(&name)) && has_fit_port(host))
         || allowed.iter().any(|a| a.eq_ignore_ascii_case(&name) || a.eq_ignore_ascii_case(host))
 }
 
@@ -36,7 +35,11 @@ fn name(host: &str) -> &str {
 /// Whether what stands behind the name is a port or nothing.
 fn has_fit_port(authority: &str) -> bool {
     let behind = authority.rsplit_once(']').map_or(authority, |(_, behind)| behind);
-    behind.split_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok())
+    match behind.split_once(':') {
+        Some((_, port)) => port.is_empty() || port.parse::<u16>().is_ok(),
+        // Behind an address in brackets there can be nothing else.
+        None => behind.is_empty() || behind.len() == authority.len(),
+    }
 }
 
 fn is_local(name: &str) -> bool {
@@ -61,7 +64,16 @@ mod tests {
         for host in ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "192.168.1.5:80", "a.localhost"] {
             assert!(host_allowed(host, &[]), "{host}");
         }
-        for host in ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", ""] {
+        for host in [
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "127.0.0.1:8080@evil.example",
+            "localhost:evil.example",
+            "[::1].evil.example",
+            "",
+        ] {
             assert!(!host_allowed(host, &[]), "{host}");
         }
         assert!(host_allowed("box.lan:8080", &["box.lan".to_owned()]));

@@ -83,11 +83,15 @@ fn admit(
         return Ok(format!("key {number}"));
     }
     if let Some(host) = host.filter(|h| !host_allowed(h, &options.hosts)) {
-        let message = format!("this server is not {host:?}; it has to be told when it is started which names it has");
+        let message = format!(
+            "this server does not go by the name {host:?}; --allow-host tells it, when it is started, which it has"
+        );
         return Err(ApiError::new(StatusCode::FORBIDDEN, message).with_code("host_not_allowed"));
     }
     if let Some(origin) = origin.filter(|_| !welcome) {
-        let message = format!("pages of {origin:?} may not use this server, which was not told so when it was started");
+        let message = format!(
+            "pages of {origin:?} may not use this server; --allow-origin tells it, when it is started, which may"
+        );
         return Err(ApiError::new(StatusCode::FORBIDDEN, message).with_code("origin_not_allowed"));
     }
     let path = request.uri().path();

@@ -36,7 +36,7 @@ impl Call {
     pub(super) fn arguments<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_path_to_error::deserialize(Value::Object(self.arguments.clone())).map_err(|e| {
             let at = e.path().to_string();
-            let what = e.into_inner();
+            let what = plain(e.into_inner().to_string());
             if at == "." { format!("the arguments are wrong: {what}") } else { format!("{at} is wrong: {what}") }
         })
     }
@@ -102,4 +102,16 @@ impl Call {
             }
         }
     }
+}
+
+/// What serde says of a wrong value, without names of types that only programmers know.
+fn plain(what: String) -> String {
+    let kinds =
+        [("u64", "a whole number of at least 0"), ("u16", "a whole number from 0 to 65535"), ("f32", "a number")];
+    for (kind, words) in kinds {
+        if let Some(found) = what.strip_suffix(kind).filter(|found| found.ends_with("expected ")) {
+            return format!("{found}{words}");
+        }
+    }
+    what
 }

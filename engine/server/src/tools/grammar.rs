@@ -126,6 +126,22 @@ impl Calls {
     }
 }
 
+/// What has to hold of a schema that lists parameters, and what is wrong where it does not.
+fn shape(schema: &Value) -> [(bool, &'static str); 3] {
+    let is_object = |name: &Value| name == "object";
+    [
+        (
+            schema.get("type").is_none_or(|t| is_object(t) || t.as_array().is_some_and(|t| t.iter().any(is_object))),
+            "their type is another than object",
+        ),
+        (schema.get("properties").is_none_or(Value::is_object), "properties is no object"),
+        (
+            schema.get("required").is_none_or(|r| r.as_array().is_some_and(|r| r.iter().all(Value::is_string))),
+            "required is no list of names",
+        ),
+    ]
+}
+
 impl Function {
     fn of(tool: &Tool, started: Instant, gaps: &mut Vec<(String, String)>) -> Function {
         let (root, schema) = (&tool.parameters, tool.arguments());
@@ -133,6 +149,11 @@ impl Function {
         let listed = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
         let required = schema.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let required: Vec<&str> = required.iter().filter_map(Value::as_str).collect();
+        for (right, why) in shape(schema) {
+            if !right {
+                gaps.push(("its parameters".to_owned(), why.to_owned()));
+            }
+        }
         let others = schema.get("additionalProperties");
         let together = TOGETHER.iter().find(|key| schema.get(**key).is_some());
         if let Some(key) = together {

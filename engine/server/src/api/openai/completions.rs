@@ -80,15 +80,15 @@ fn read(fields: &Fields<'_>, app: &App, model: &ModelInfo) -> Result<Asks, Refus
 /// A text, tokens, or a list of one of these.
 fn prompt(app: &App, value: &Value, model: &ModelInfo) -> Result<Prompt, Refusal> {
     let expected = "a string or a list of tokens";
-    let one = match value {
+    let (at, one) = match value {
         Value::Array(items) if items.first().is_some_and(|i| !i.is_number()) => match &items[..] {
-            [one] => one,
+            [one] => ("prompt[0]", one),
             _ => {
-                let message = format!("prompt has {} texts; one at a time is continued", items.len());
+                let message = format!("prompt is a list of {}; one at a time is continued", items.len());
                 return Err(Refusal::param("prompt", message));
             }
         },
-        one => one,
+        one => ("prompt", one),
     };
     let tokens = match one {
         Value::String(text) => {
@@ -99,11 +99,14 @@ fn prompt(app: &App, value: &Value, model: &ModelInfo) -> Result<Prompt, Refusal
             app.backend.tokenize(text, true)?
         }
         Value::Array(items) => {
-            let token = |v: &Value| v.as_u64().filter(|&t| t < model.vocab as u64).map(|t| t as u32);
-            let tokens: Option<Vec<u32>> = items.iter().map(token).collect();
-            tokens.ok_or_else(|| wrong("prompt", expected, one))?
+            let token = |(i, v): (usize, &Value)| {
+                let token = v.as_u64().filter(|&t| t < model.vocab as u64).map(|t| t as u32);
+                let expected = format!("a token, which is a number from 0 to {}", model.vocab.saturating_sub(1));
+                token.ok_or_else(|| wrong(&format!("{at}[{i}]"), &expected, v))
+            };
+            items.iter().enumerate().map(token).collect::<Result<_, _>>()?
         }
-        other => return Err(wrong("prompt", expected, other)),
+        other => return Err(wrong(at, expected, other)),
     };
     if tokens.is_empty() {
         return Err(Refusal::param("prompt", "prompt is empty"));

@@ -10,6 +10,7 @@ use super::answer::{Part, vanished};
 use super::ask::{model, render};
 use super::asked::{Asked, Running};
 use super::fields::Fields;
+use super::models::readable;
 use crate::App;
 use crate::backend::{Refusal, RefusalKind};
 use crate::blocking::blocking;
@@ -17,6 +18,7 @@ use crate::http::body::Body;
 use crate::http::errors::ApiError;
 use crate::sse::{Encoder, Out};
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -60,7 +62,8 @@ pub(crate) async fn input_tokens(State(app): State<App>, Body(body): Body) -> Re
 }
 
 /// Tells that responses are not kept.
-pub(crate) async fn not_kept(Path(id): Path<String>) -> ApiError {
+pub(crate) async fn not_kept(id: Result<Path<String>, PathRejection>) -> ApiError {
+    let id = readable(id);
     let message = format!("there is no response {id:?}: this server keeps none");
     Refusal { param: Some("id".to_owned()), ..Refusal::new(RefusalKind::NotFound, message) }.into()
 }

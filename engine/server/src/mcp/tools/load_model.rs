@@ -31,6 +31,9 @@ struct Arguments {
 async fn run(mut call: Call) -> Result<CallToolResult, String> {
     let Arguments { model } = call.arguments()?;
     call.desk.rights.steer?;
+    if model.trim().is_empty() {
+        return Err("model is empty; expected a .gguf file, a folder with one model, or nano".to_owned());
+    }
     let loaded = call.attend(|control, told| control.load(model, told)).await?;
     let Loaded { model, context, seconds, .. } = &loaded;
     result(format!("{model} answers now: loaded in {seconds:.1} s, context of {context} tokens."), &loaded)

@@ -229,6 +229,26 @@ fn what_cannot_be_followed_is_told_and_left_free() {
 }
 
 #[test]
+fn a_schema_of_no_shape_is_told() {
+    for (parameters, why) in [
+        (json!({"type": "string"}), "their type is another than object"),
+        (json!({"type": ["null", "array"], "properties": {}}), "their type is another than object"),
+        (json!({"type": "object", "properties": 5}), "properties is no object"),
+        (json!({"type": "object", "properties": {"a": {}}, "required": "a"}), "required is no list of names"),
+        (json!({"type": "object", "properties": {"a": {}}, "required": [5]}), "required is no list of names"),
+    ] {
+        let tool = Tool { name: "f".to_owned(), description: None, parameters, strict: true };
+        let gaps = Calls::of(&[&tool]).gaps;
+        let told: Vec<&str> = gaps.iter().filter(|gap| gap.strict).map(|gap| &gap.why[..]).collect();
+        assert_eq!(told, [why], "{}", tool.parameters);
+    }
+    for parameters in [json!({}), json!({"type": ["object", "null"]}), json!({"type": "object", "required": []})] {
+        let tool = Tool { name: "f".to_owned(), description: None, parameters, strict: true };
+        assert_eq!(Calls::of(&[&tool]).gaps, [], "{}", tool.parameters);
+    }
+}
+
+#[test]
 fn a_tool_need_not_list_its_parameters_itself() {
     let tool = |parameters| Tool { name: "f".to_owned(), description: None, parameters, strict: false };
     let call = |text: &str| CITY.replace("VALUE", text);
