@@ -122,7 +122,9 @@ impl Plan {
         {
             (ExpertPlace::Device, (most, points), experts, all)
         } else {
-            let part = (left / SHARE).max(least);
+            // What experts cannot take is for conversations.
+            let most_slots = wish.slots.unwrap_or(experts).min(experts).saturating_mul(needs.slot);
+            let part = (left / SHARE).max(left.saturating_sub(most_slots)).max(least);
             let kept = kept(most, points, |n, c| room(n, c) <= part);
             link = needs.link().min(left - room(kept.0, kept.1));
             let bytes = left - room(kept.0, kept.1) - link;

@@ -98,6 +98,7 @@ fn experts_can_be_limited() {
     assert_eq!((plan.place, plan.slots, plan.slots_bytes), (ExpertPlace::Host, 3, 3 * needs.slot));
     assert_eq!(plan.slot_bytes(0, u64::MAX, needs.slot), 3 * needs.slot);
     assert_eq!(sum(&plan), 4 * GIB);
+    assert_eq!((plan.conversations, plan.checkpoints), (3, 6), "what experts leave is for conversations");
     let all = Plan::new(&needs, Wish { slots: Some(plan.experts), ..wish(4 * GIB) }).unwrap();
     assert_eq!(all.place, ExpertPlace::Device);
 }
