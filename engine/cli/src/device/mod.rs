@@ -183,11 +183,19 @@ impl Placement {
         self.why.as_deref()
     }
 
+    /// What a reason means, in a sentence.
+    pub(crate) fn on_the_cpu(&self, why: &str) -> String {
+        match why == strata_cuda::Error::NoDriver.to_string() {
+            true => "no NVIDIA driver was found, so the CPU computes".to_owned(),
+            false => format!("{why}; the CPU computes"),
+        }
+    }
+
     /// The same, unless there simply is no driver, which is nothing to warn of.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let no_driver = strata_cuda::Error::NoDriver.to_string();
         let why = self.why.iter().filter(|why| **why != no_driver);
-        why.map(|why| format!("{why}; the CPU computes")).chain(self.warnings.iter().cloned()).collect()
+        why.map(|why| self.on_the_cpu(why)).chain(self.warnings.iter().cloned()).collect()
     }
 
     /// What has become less than was asked.

@@ -183,7 +183,7 @@ impl Task {
         // The server says them, and shows them.
         let mut degradations: Vec<Degradation> = warnings.iter().map(|text| degradation("warning", text)).collect();
         if let Some(why) = placement.why() {
-            degradations.push(degradation("no_gpu", &format!("{why}; the CPU computes")));
+            degradations.push(degradation("no_gpu", &placement.on_the_cpu(why)));
         }
         degradations.extend(placement.reductions().iter().map(|text| degradation("less_on_gpu", text)));
         if placement.plan().is_some() && settings.server.parallel > 1 {

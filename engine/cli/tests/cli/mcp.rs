@@ -227,7 +227,6 @@ fn models_are_listed_and_one_takes_the_place_of_another() {
     for (bad, want) in [
         (path(&dir.path().join("torn.gguf")), "torn.gguf"),
         (path(&dir.path().join("gone.gguf")), "gone.gguf"),
-        (json!(""), "answers as before"),
         // What is wrong with this one is its tokenizer.
         (path(&tiny()), "tokenizer.ggml.merges"),
     ] {
@@ -235,6 +234,7 @@ fn models_are_listed_and_one_takes_the_place_of_another() {
         assert!(said.contains(want) && said.contains("answers as before") && said.lines().count() == 1, "{said}");
         assert_eq!(client.does("run_prompt", asked.clone())["model"], name);
     }
+    assert!(client.refused("load_model", json!({"model": ""})).contains("model is empty"));
     let loaded = client.does("load_model", json!({"model": "nano"}));
     assert_eq!(loaded["model"], "nano");
     assert!(client.does("run_prompt", sum)["thinking"].is_null());

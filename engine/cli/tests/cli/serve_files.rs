@@ -39,7 +39,7 @@ fn a_model_that_cannot_be_loaded_is_said_once_and_to_everybody() {
 fn warnings_are_said_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = changed(dir.path(), |_| ());
-    let server = Server::start(&["--model", &path, "--spec", "2", "--ctx", "1048576"]);
+    let server = Server::start(&["--model", &path, "--spec", "2", "--ctx", "1048576", "--device", "cpu"]);
     let status = server.get("/v1/status");
     assert_eq!(status.matches("no_draft_layer").count(), 1, "{status}");
     let (_, err) = server.end();
