@@ -313,7 +313,6 @@ fn raw_text_goes_on() {
         ("prompt", json!(["a", "b"])),
         ("prompt", json!("")),
         ("prompt", Value::Null),
-        ("prompt", json!([-1])),
         ("echo", json!(true)),
         ("suffix", json!("x")),
         ("best_of", json!(2)),
@@ -325,6 +324,8 @@ fn raw_text_goes_on() {
         let reply = server.post("/v1/completions", &body);
         assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!(key)), "{}", reply.body);
     }
+    let reply = server.post("/v1/completions", &json!({"prompt": [1, -1]}));
+    assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!("prompt[1]")), "{}", reply.body);
 }
 
 #[test]
