@@ -102,7 +102,7 @@ impl Shape {
         self.bytes_of(self.rows)
     }
 
-    /// Whether matrices of this shape can be brought by kernels that read host memory ([`Shape::stream`]).
+    /// Whether matrices of this shape can be brought by kernels that read host memory.
     pub fn streams(&self) -> bool {
         match order(self.ty) {
             Order::Plain => true,
