@@ -91,3 +91,9 @@ KERNEL __launch_bounds__(THREADS) stream_plain(const u64* from, const u32* count
     }
     for (u64 i = done + (u64)blockIdx.x * THREADS + threadIdx.x; i < bytes; i += (u64)gridDim.x * THREADS) to[i] = w[i];
 }
+
+// up[i] = silu(gate[i]) * up[i]. Grid (n / 256), block 256.
+KERNEL __launch_bounds__(256) swiglu(const float* gate, float* up, u32 n) {
+    const u32 i = blockIdx.x * 256 + threadIdx.x;
+    if (i < n) up[i] = silu(gate[i]) * up[i];
+}

@@ -29,7 +29,7 @@ __device__ __forceinline__ void of_three(u32 row, u32 signs, i32 (&w)[2]) {
 
 // `d * (s + 1/2) / 4`
 struct IQ2_XXS : Grid {
-    static constexpr u32 BYTES = 66;
+    static constexpr u32 BYTES = 66, GROUP = 32;
 
     static __device__ __forceinline__ void scales(const u8* b, float& d, float&) { d = read_half(b) * 0.125f; }
 
@@ -72,7 +72,7 @@ struct IQ2_S : Grid {
 
 // `d * (s + 1/2) / 2`
 struct IQ3_XXS : Grid {
-    static constexpr u32 BYTES = 98;
+    static constexpr u32 BYTES = 98, GROUP = 32;
 
     static __device__ __forceinline__ void scales(const u8* b, float& d, float&) { d = read_half(b) * 0.25f; }
 
@@ -93,7 +93,7 @@ struct IQ3_XXS : Grid {
 
 // `d * (2 s + 1)`
 struct IQ3_S : Grid {
-    static constexpr u32 BYTES = 110;
+    static constexpr u32 BYTES = 110, GROUP = 32;
 
     static __device__ __forceinline__ void scales(const u8* b, float& d, float&) { d = read_half(b); }
 
@@ -120,7 +120,7 @@ __device__ __forceinline__ void shifted(u32 row, bool down, i32 (&w)[2]) {
 
 // `d * (2 s + 1)` in eighths
 struct IQ1_S : Grid {
-    static constexpr u32 BYTES = 50;
+    static constexpr u32 BYTES = 50, GROUP = 32;
 
     static __device__ __forceinline__ void scales(const u8* b, float& d, float&) { d = read_half(b) * 0.125f; }
 

@@ -8,6 +8,8 @@
 struct Large {
     static constexpr u32 UNIT = 256;
     static constexpr bool MINS = false, ONE_SCALE = false;
+    // Values that have an integer scale together.
+    static constexpr u32 GROUP = 16;
 
     // What types without minimums never ask for.
     static __device__ __forceinline__ void mins(const u8*, u32, i32&, i32&) {}
@@ -75,7 +77,7 @@ struct Q3_K : Large {
 
 // The 6-bit scales and minimums of eight sub-blocks, packed into twelve bytes.
 struct SixBits : Large {
-    static constexpr u32 APART = 32;
+    static constexpr u32 APART = 32, GROUP = 32;
     static constexpr bool MINS = true;
 
     static __device__ __forceinline__ void scales(const u8* b, float& d, float& d_min) {
@@ -145,7 +147,7 @@ struct Q6_K : Large {
 
 // Eight sub-blocks of 32 with 6-bit scales, offset by 32.
 struct IQ4_XS : Large {
-    static constexpr u32 BYTES = 136, APART = 16;
+    static constexpr u32 BYTES = 136, APART = 16, GROUP = 32;
     static constexpr bool ONE_SCALE = true;
 
     static __device__ __forceinline__ void scales(const u8* b, float& d, float&) { d = read_half(b); }

@@ -17,7 +17,9 @@ import tempfile
 
 HOME = pathlib.Path(__file__).resolve().parent.parent
 ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
-OPTIONS = ["--gpu-architecture=compute_75", "--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true",
+# What matrix instructions need is not on the oldest: sources of this name have kernels that others stand in for there.
+NEWER, NEWER_FROM = "many_", "sm_80"
+OPTIONS = ["--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true",
            "--restrict"]
 # A kernel that spills more than these bytes to local memory is a mistake; so many are written and read once for each tile.
 SPILLS = 32
@@ -35,6 +37,11 @@ def stripped(ptx):
     return b"\n".join(line for line in lines if line and not line.startswith(b"//")) + b"\n"
 
 
+def oldest_for(source):
+    """The oldest architecture that a source is for."""
+    return NEWER_FROM if source.name.startswith(NEWER) else ARCHITECTURES[0]
+
+
 class Compiler:
     def __init__(self):
         lib = site() / "cuda_nvrtc" / "lib"
@@ -48,8 +55,10 @@ class Compiler:
         names = (ctypes.c_char_p * len(headers))(*[h.name.encode() for h in headers])
         # The name goes into the PTX, so it must not depend on where the project lies.
         self.nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), len(headers), bodies, names)
-        options = (ctypes.c_char_p * len(OPTIONS))(*[o.encode() for o in OPTIONS])
-        failed = self.nvrtc.nvrtcCompileProgram(program, len(OPTIONS), options)
+        oldest = oldest_for(source).replace("sm_", "compute_")
+        words = [f"--gpu-architecture={oldest}", *OPTIONS]
+        options = (ctypes.c_char_p * len(words))(*[o.encode() for o in words])
+        failed = self.nvrtc.nvrtcCompileProgram(program, len(words), options)
         size = ctypes.c_size_t()
         self.nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
         log = ctypes.create_string_buffer(size.value)
@@ -70,6 +79,8 @@ def assemble(path, verbose):
     ptxas = site() / "cuda_nvcc" / "bin" / "ptxas"
     with tempfile.TemporaryDirectory() as scratch:
         for arch in ARCHITECTURES:
+            if int(arch[3:]) < int(oldest_for(path)[3:]):
+                continue
             command = [ptxas, f"-arch={arch}", "-v", path, "-o", pathlib.Path(scratch) / "cubin"]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:

@@ -96,6 +96,22 @@ pub(crate) struct Quantised {
     pub(crate) sums: Arc<Memory>,
 }
 
+impl Quantised {
+    /// Room for `len` values.
+    pub(crate) fn new(device: &Device, len: usize) -> Quantised {
+        let [values, scales, sums] = [len, len / 32 * 4, len / 16 * 2].map(|bytes| Memory::new(device, bytes));
+        Quantised { values, scales, sums }
+    }
+}
+
+/// The kernel that quantises in blocks, and the values of a block. A warp takes at least one.
+pub(crate) fn quantiser(block: Blocks) -> (&'static str, usize) {
+    match block {
+        Blocks::Short => ("quantise_short", 32),
+        Blocks::Long => ("quantise_long", 256),
+    }
+}
+
 impl Floats {
     /// `len` values, whatever they are.
     pub(crate) fn new(device: &Device, len: usize) -> Floats {
@@ -209,18 +225,15 @@ impl Floats {
 
     /// The quantised form, made when first wanted. The length must be a multiple of the block.
     pub(crate) fn quantised(&self, block: Blocks) -> &Quantised {
-        let (form, kernel, per_block) = match block {
-            Blocks::Short => (&self.short, "quantise_short", 32),
-            Blocks::Long => (&self.long, "quantise_long", 256),
+        let form = match block {
+            Blocks::Short => &self.short,
+            Blocks::Long => &self.long,
         };
+        let (kernel, per_block) = quantiser(block);
         form.get_or_init(|| {
             let device = &self.memory.device;
             let (len, blocks_) = (self.len, self.len / per_block);
-            let form = Quantised {
-                values: Memory::new(device, len),
-                scales: Memory::new(device, len / 32 * 4),
-                sums: Memory::new(device, len / 16 * 2),
-            };
+            let form = Quantised::new(device, len);
             let args = [self.arg(), form.values.arg(), form.scales.arg(), form.sums.arg(), n(blocks_)];
             // SAFETY: the outputs have an entry for each value, 32 values and 16 values of whole blocks; a warp takes a block.
             unsafe { device.launch(kernel, [blocks(blocks_, 4), 1, 1], 128, &args) };

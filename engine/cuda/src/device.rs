@@ -3,6 +3,7 @@
 mod aside;
 mod launch;
 
+pub(crate) use aside::Arrival;
 pub(crate) use launch::Arg;
 pub use launch::KernelTime;
 
@@ -365,7 +366,7 @@ impl Device {
         self.attempt(|inner| unsafe {
             match recording {
                 true => result::memcpy_htod_sync(to, values),
-                false => result::memcpy_htod_async(to, values, inner.stream),
+                false => result::memcpy_htod_async(to, values, inner.current()),
             }
             .map_err(driver("copying to the GPU"))
         });

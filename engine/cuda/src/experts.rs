@@ -3,9 +3,11 @@
 use crate::buffer::{Floats, Memory, blocks, n};
 use crate::device::{Arg, Device};
 use crate::error::Result;
+use crate::many::{self, Between};
 use crate::matrix::{Matrix, blocks_for, blocks_for_short, inputs, kernel};
-use crate::ops::{THREADS, fits};
+use crate::ops::fits;
 use crate::pack::Shape;
+use crate::sum::ExpertSum;
 use std::sync::Arc;
 use strata_cpu::experts::GateUp as HostGateUp;
 use strata_gguf::{GgmlType, Tensor};
@@ -76,12 +78,13 @@ pub struct Routed<'a> {
 }
 
 /// Distinct experts and the rows that use them: entries `starts[g]..starts[g + 1]` of `tokens` are group g's rows.
-struct Groups {
-    gate: Vec<u64>,
-    up: Vec<u64>,
-    down: Vec<u64>,
-    starts: Vec<u32>,
-    tokens: Vec<u32>,
+#[derive(Default)]
+pub(crate) struct Groups {
+    pub(crate) gate: Vec<u64>,
+    pub(crate) up: Vec<u64>,
+    pub(crate) down: Vec<u64>,
+    pub(crate) starts: Vec<u32>,
+    pub(crate) tokens: Vec<u32>,
 }
 
 /// The three products of an expert: types, factors and sizes.
@@ -151,57 +154,24 @@ impl Experts {
         [gate, up, (self.down.memory.arg(), bytes(&self.down))]
     }
 
+    /// The addresses of an expert's gate, up and down projections.
+    fn at(&self, expert: usize) -> [u64; 3] {
+        let (gate, up) = match &self.gate_up {
+            GateUp::Apart(gate, up) => (gate.at(expert), up.at(expert)),
+            GateUp::Fused(both) => (both.at(2 * expert), both.at(2 * expert + 1)),
+        };
+        [gate, up, self.down.at(expert)]
+    }
+
     /// The weighted sum of the routed experts' outputs in routing order, then of the shared expert's.
     pub fn forward(&self, x: &Floats, routed: Routed<'_>, shared: &SharedExpert<'_>) -> Floats {
-        let device = x.device();
-        let rows = x.len() / self.hidden.max(1);
-        let Routed { used, ids, weights } = routed;
-        let mut out = Floats::new(device, x.len());
-        let whole = rows * self.hidden == x.len() && ids.len() == rows * used && weights.len() == ids.len();
-        let known = ids.iter().all(|&id| usize::from(id) < self.count) && shared.opening.len() == rows;
-        if !fits(device, "experts", whole && known) {
-            return out;
-        }
-        // Pairs (row, choice) grouped by expert; `place[pair]` is the number of the pair's result.
-        let mut order: Vec<usize> = (0..ids.len()).collect();
-        order.sort_by_key(|&pair| ids[pair]);
-        let mut place = vec![0u32; ids.len()];
-        order.iter().enumerate().for_each(|(at, &pair)| place[pair] = at as u32);
-        let mut groups = Groups { gate: vec![], up: vec![], down: vec![], starts: vec![0], tokens: vec![] };
-        for pairs in order.chunk_by(|&a, &b| ids[a] == ids[b]) {
-            let e = usize::from(ids[pairs[0]]);
-            let (gate, up) = match &self.gate_up {
-                GateUp::Apart(gate, up) => (gate.at(e), up.at(e)),
-                GateUp::Fused(both) => (both.at(2 * e), both.at(2 * e + 1)),
-            };
-            groups.gate.push(gate);
-            groups.up.push(up);
-            groups.down.push(self.down.at(e));
-            groups.tokens.extend(pairs.iter().map(|pair| (pair / used) as u32));
-            groups.starts.push(groups.tokens.len() as u32);
-        }
-        let results = Memory::new(device, (ids.len() + rows) * self.hidden * 4);
-        run(x, &groups, &self.kinds(), results.address());
-        shared.results(x, results.address() + (ids.len() * self.hidden * 4) as u64);
-        combine(&results, &place, routed, shared.opening, &mut out);
-        out
+        let Some(mut sum) = ExpertSum::new(x, routed, self.kinds(), self.count) else {
+            return Floats::new(x.device(), x.len());
+        };
+        let all: Vec<_> = sum.wanted().map(|expert| (expert, self.at(expert))).collect();
+        sum.add(&all);
+        sum.finish(shared)
     }
-}
-
-/// The weighted sum of results that the host computed, `[pairs][hidden]` in routing order, then of the shared expert's.
-pub fn sum_of(x: &Floats, results: &[f32], routed: Routed<'_>, shared: &SharedExpert<'_>) -> Floats {
-    let device = x.device();
-    let (pairs, rows) = (routed.ids.len(), shared.opening.len());
-    let mut out = Floats::new(device, x.len());
-    let hidden = x.len() / rows.max(1);
-    if fits(device, "experts' results", hidden * rows == x.len() && results.len() == pairs * hidden) {
-        let all = Memory::new(device, (pairs + rows) * hidden * 4);
-        // SAFETY: there is room for them.
-        unsafe { device.upload(all.address(), results) };
-        shared.results(x, all.address() + (pairs * hidden * 4) as u64);
-        combine(&all, &(0..pairs as u32).collect::<Vec<_>>(), routed, shared.opening, &mut out);
-    }
-    out
 }
 
 impl SharedExpert<'_> {
@@ -226,28 +196,16 @@ impl SharedExpert<'_> {
         {
             let kind = |m: &Matrix| (m.ty(), m.scale());
             let kinds = Kinds { gate: kind(gate), up: kind(up), down: kind(down), width: gate.out_len(), hidden };
-            run(x, &all, &kinds, at);
+            match many::suits(x.device(), rows) && many::knows(&kinds) {
+                true => many::experts(x, &all, &kinds, &Between::new(x.device(), rows, &kinds), 0, at),
+                false => run(x, &all, &kinds, at),
+            }
         }
     }
 }
 
-/// Adds up results, `[pairs and rows][hidden]`: pair p's is number `place[p]`, those of the shared expert come last.
-fn combine(results: &Arc<Memory>, place: &[u32], routed: Routed<'_>, opening: &Floats, out: &mut Floats) {
-    let device = opening.device();
-    let (rows, used, hidden) = (opening.len(), routed.used, out.len() / opening.len().max(1));
-    let (place, weights) = (Memory::of(device, place), Memory::of(device, routed.weights));
-    let terms = rows * (used + 1);
-    let (index, factor) = (Memory::new(device, terms * 4), Memory::new(device, terms * 4));
-    let args = [weights.arg(), place.arg(), opening.arg(), index.arg(), factor.arg(), n(rows), n(used)];
-    // SAFETY: a thread takes a row of `used` pairs and writes `used + 1` terms.
-    unsafe { device.launch("terms", [blocks(rows, THREADS), 1, 1], THREADS as u32, &args) };
-    let args = [results.arg(), index.arg(), factor.arg(), out.arg_mut(), n(rows), n(used + 1), n(hidden)];
-    // SAFETY: every index is below the number of results.
-    unsafe { device.launch("combine", [blocks(hidden, 128), blocks(rows, 1).min(65_535), 1], 128, &args) };
-}
-
 /// The results of groups of rows, `[entries][hidden]` from an address on.
-fn run(x: &Floats, groups: &Groups, kinds: &Kinds, results: u64) {
+pub(crate) fn run(x: &Floats, groups: &Groups, kinds: &Kinds, results: u64) {
     let device = x.device();
     let (entries, count) = (groups.tokens.len(), groups.gate.len());
     let [gate, up, down] = [&groups.gate, &groups.up, &groups.down].map(|list| Memory::of(device, list));

@@ -16,7 +16,8 @@
 //! # One stream
 //!
 //! A device has one stream, on which all its kernels and copies run in the order in which they were started. So a buffer
-//! can be given back while kernels that use it are still waiting: whoever gets it next comes later on the stream.
+//! can be given back while kernels that use it are still waiting: whoever gets it next comes later on the stream. A second one
+//! has branches of graphs and the experts that a [`Ring`] brings, whose memory is given back only when it has come to its end.
 
 mod attention;
 mod buffer;
@@ -25,6 +26,7 @@ mod error;
 mod experts;
 mod graph;
 mod kernels;
+mod many;
 mod mapped;
 mod matrix;
 mod mixers;
@@ -32,15 +34,17 @@ mod ops;
 mod pack;
 mod pinned;
 mod pool;
+mod ring;
 mod rounds;
 mod routing;
 mod slots;
+mod sum;
 
 pub use attention::Selection;
 pub use buffer::{Cache, First, Floats};
 pub use device::{Device, KernelTime};
 pub use error::{Error, Result};
-pub use experts::{Experts, GateUp, Kinds, Routed, SharedExpert, Weights, sum_of};
+pub use experts::{Experts, GateUp, Kinds, Routed, SharedExpert, Weights};
 pub use graph::Graph;
 pub use mapped::Mapped;
 pub use matrix::{Act, Matrix};
@@ -48,6 +52,8 @@ pub use mixers::{DeltaInputs, Notes};
 pub use ops::{Found, Turns};
 pub use pack::Shape;
 pub use pinned::Pinned;
+pub use ring::Ring;
 pub use rounds::{Exchange, Group, Inbox, Outbox, STREAMED, Sizes};
 pub use routing::{DeviceRouting, Note};
 pub use slots::Slots;
+pub use sum::ExpertSum;

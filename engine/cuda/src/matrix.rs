@@ -3,6 +3,7 @@
 use crate::buffer::{Floats, Memory, blocks, n};
 use crate::device::{Arg, Device};
 use crate::error::{Error, Result};
+use crate::many;
 use crate::pack::{Shape, tiles_together};
 use std::sync::Arc;
 use strata_cpu::Block;
@@ -117,6 +118,13 @@ impl Matrix {
         let device = x.device();
         let rows = |m: &Matrix| x.len() / m.in_len().max(1);
         let mut outputs = matrices.map(|(m, _)| Floats::new(device, rows(m) * m.out_len()));
+        if let Some(&(first, _)) = matrices.first()
+            && many::suits(device, rows(first))
+            && matrices.iter().all(|(m, _)| rows(m) * m.in_len() == x.len())
+        {
+            matrices.into_iter().zip(&mut outputs).for_each(|((m, act), y)| many::product(m, act, x, y, divisor));
+            return outputs;
+        }
         let mut left: Vec<_> = matrices.into_iter().zip(&mut outputs).collect();
         let mut branch = None;
         while let Some(&((first, _), _)) = left.first() {
@@ -156,12 +164,17 @@ impl Matrix {
     }
 
     /// The mean over four streams of `sigmoid(gate) * values`, the gate being `W x`: from `[rows][4][width]` to
-    /// `[rows][width]`. `None` for weights that are no floats, and other numbers of streams.
+    /// `[rows][width]`. `None` for weights that are no floats, other numbers of streams, and so many rows that product and mean
+    /// are better taken apart.
     pub fn mix(&self, x: &Floats, values: &Floats, streams: usize, width: usize) -> Option<Floats> {
         let device = x.device();
         let tokens = x.len() / self.in_len().max(1);
         let known = form(self.ty()) == Form::Floats && streams == 4 && self.out_len() == 4 * width;
-        if !known || tokens * self.in_len() != x.len() || values.len() != tokens * self.out_len() {
+        if !known
+            || many::suits(device, tokens)
+            || tokens * self.in_len() != x.len()
+            || values.len() != tokens * self.out_len()
+        {
             return None;
         }
         let mut out = Floats::new(device, tokens * width);

@@ -190,10 +190,33 @@ impl Shape {
     ) {
         // SAFETY: says the caller.
         unsafe { device.upload(staging.address(), piece) };
-        let apart = [rows * self.file_row(), self.bytes_of(rows)].map(|bytes| Arg::At(bytes as u64));
-        let [from_apart, to_apart] = apart;
-        let args = [staging.arg(), Arg::At(to), n(rows), n(self.cols), from_apart, to_apart];
-        let grid = [blocks(rows * self.cols, 128 * 64).min(4096), blocks(count, 1), 1];
+        let [from_apart, to_apart] = [rows * self.file_row(), self.bytes_of(rows)].map(|bytes| bytes as u64);
+        let piece = Shape { rows, ..*self };
+        // SAFETY: says the caller.
+        unsafe { piece.arrange(device, staging.address(), from_apart, to, to_apart, blocks(count, 1)) };
+    }
+
+    /// Whether the device has matrices of this shape as the file does.
+    pub fn is_plain(&self) -> bool {
+        matches!(order(self.ty), Order::Plain)
+    }
+
+    /// Arranges `count` matrices that are on the device as the file has them, so many bytes apart, to where they are to be.
+    ///
+    /// # Safety
+    /// The matrices must be there, and there must be room for them as they are arranged.
+    pub(crate) unsafe fn arrange(
+        &self,
+        device: &Device,
+        from: u64,
+        from_apart: u64,
+        to: u64,
+        to_apart: u64,
+        count: u32,
+    ) {
+        let &Shape { rows, cols, .. } = self;
+        let args = [Arg::At(from), Arg::At(to), n(rows), n(cols), Arg::At(from_apart), Arg::At(to_apart)];
+        let grid = [blocks(rows * cols, 128 * 64).min(4096), count, 1];
         // SAFETY: a block of `y` takes one of `count` matrices; there is room for them on both sides.
         unsafe { device.launch(&kernel("pack", self.ty), grid, 128, &args) };
     }

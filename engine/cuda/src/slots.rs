@@ -33,6 +33,11 @@ impl Slots {
         device.failure().map_or(Ok(Slots { memory, bytes, count }), Err)
     }
 
+    /// Bytes of a slot.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Slots.
     pub fn count(&self) -> usize {
         self.count

@@ -85,9 +85,18 @@ fn products_of_every_type() {
     let mut numbers = Numbers(0x1234_5678_9abc_def1);
     let mut wrong = Vec::new();
     for &ty in GgmlType::ALL {
-        for (rows, blocks, tokens) in
-            [(5, 1, 1), (37, 3, 2), (64, 10, 1), (16, 10, 3), (9, 4, 8), (130, 2, 13), (512, 2560 / 256, 4)]
-        {
+        for (rows, blocks, tokens) in [
+            (5, 1, 1),
+            (37, 3, 2),
+            (64, 10, 1),
+            (16, 10, 3),
+            (9, 4, 8),
+            (130, 2, 13),
+            (512, 2560 / 256, 4),
+            (37, 9, 20),
+            (200, 20, 33),
+            (75, 11, 130),
+        ] {
             let cols = if ty.block_values() == 1 { blocks * 97 } else { blocks * ty.block_values() };
             let bytes = numbers.weights(ty, rows * cols);
             let t = tensor(ty, &[cols as u64, rows as u64], bytes);
@@ -114,7 +123,7 @@ fn several_matrices_with_one_input() {
     let mut numbers = Numbers(99);
     let (width, low) = (96, 320);
     let types = [GgmlType::BF16, GgmlType::Q4_0, GgmlType::BF16, GgmlType::F32, GgmlType::Q4_0, GgmlType::F16];
-    for tokens in [1, 3, 8] {
+    for tokens in [1, 3, 8, 50] {
         let x = numbers.floats(tokens * low, 2.0);
         let there = Floats::upload(&device, &x);
         let tensors: [_; 6] = std::array::from_fn(|i| {
@@ -146,7 +155,10 @@ fn several_matrices_with_one_input() {
                 elementwise::mix_streams(cpu().isa(), g, n, 4, y);
             }
             let matrix = Matrix::new(&device, &t, 0.5).unwrap();
-            let got = matrix.mix(&there, &Floats::upload(&device, &values), 4, width).unwrap();
+            let there_values = Floats::upload(&device, &values);
+            // Of many rows, product and mean are taken apart.
+            let got = matrix.mix(&there, &there_values, 4, width);
+            let got = got.unwrap_or_else(|| matrix.mul(&there).mix_streams(&there_values, 4, width));
             same(&format!("mix of {ty}, {tokens} tokens"), &got.download(), &y);
         }
     }
@@ -160,7 +172,7 @@ fn experts_of_every_type() {
     let mut wrong = Vec::new();
     let (hidden, width, count) = (512, 256, 6);
     for &ty in GgmlType::ALL {
-        for (rows, used, fused) in [(1, 3, false), (4, 2, true), (19, 4, false)] {
+        for (rows, used, fused) in [(1, 3, false), (4, 2, true), (19, 4, false), (150, 4, true)] {
             let mut exps = |rows: usize, cols: usize, n: usize| {
                 let bytes = numbers.weights(ty, rows * cols * n);
                 tensor(ty, &[cols as u64, rows as u64, n as u64], bytes)

@@ -128,6 +128,27 @@ fn experts_on_both_sides() {
     }
 }
 
+/// Experts that pass through the device when prompts are read, all at once or a few at a time, with and without some that stay.
+#[test]
+fn prompts_with_experts_on_the_host() {
+    let q2 = shared("nano/nano-Q2_0.gguf");
+    for path in std::iter::once(nano()).chain(q2) {
+        let cpu = common::load(&path);
+        let tokens = tokens_of("long");
+        let (expected, _) = read(&cpu, &tokens, 64);
+        let (layers, experts) = (cpu.config().layers.len(), cpu.config().experts);
+        for (ring, slots) in [(0, 0), (1 << 19, 0), (1 << 19, 4 << 20), (64 << 20, 1 << 20)] {
+            let Some(gpu) = on_gpu(&path, ExpertPlace::Host) else { return };
+            gpu.ops().ring(ring);
+            gpu.keep_experts(slots, (0..layers * experts).map(|i| (i % layers, i / layers * 37 % experts))).unwrap();
+            for chunk in [40, 200] {
+                let (got, _) = read(&gpu, &tokens, chunk);
+                assert!(bits(&got) == bits(&expected), "a ring of {ring} bytes, slots of {slots}, chunks of {chunk}");
+            }
+        }
+    }
+}
+
 /// Windows that are verified and cut back leave the state of reading their kept tokens.
 #[test]
 fn windows_that_are_cut_back() {

@@ -1,7 +1,7 @@
 //! Branches of a graph.
 
 use super::{Device, lock};
-use crate::error::driver;
+use crate::error::{Result, driver};
 use cudarc::driver::{result, sys};
 use std::sync::atomic::Ordering;
 
@@ -39,6 +39,22 @@ impl Device {
         }
     }
 
+    /// What `f` starts runs beside what is started later, and behind all that was started before. `f` must not allocate: memory
+    /// that it gives back would be others' at once.
+    pub(crate) fn beside(&self, f: impl FnOnce()) {
+        if self.order(self.inner.stream, self.inner.side) {
+            self.inner.aside.store(true, Ordering::Relaxed);
+            f();
+            self.inner.aside.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until what was started [beside](Device::beside) everything else has ended.
+    pub(crate) fn wait_beside(&self) {
+        // SAFETY: the stream is ours and lives.
+        self.attempt_call("copying experts", || unsafe { result::stream::synchronize(self.inner.side) });
+    }
+
     /// Makes one stream wait for another.
     fn order(&self, first: sys::CUstream, then: sys::CUstream) -> bool {
         let done = self.attempt(|_| {
@@ -54,5 +70,49 @@ impl Device {
             }
         });
         done.is_some()
+    }
+}
+
+/// A point on the stream beside, which the other can wait for.
+pub(crate) struct Arrival {
+    device: Device,
+    event: sys::CUevent,
+}
+
+// SAFETY: the handle is the driver's, which may be used from any thread; each use makes the context current first.
+unsafe impl Send for Arrival {}
+// SAFETY: as above; the driver locks.
+unsafe impl Sync for Arrival {}
+
+impl Arrival {
+    pub(crate) fn new(device: &Device) -> Result<Arrival> {
+        device.enter()?;
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+        Ok(Arrival { device: device.clone(), event: event.map_err(driver("making an event"))? })
+    }
+
+    /// It is behind what was started beside so far.
+    pub(crate) fn mark(&self) {
+        // SAFETY: the event and the stream are ours and live.
+        self.device
+            .attempt_call("copying experts", || unsafe { result::event::record(self.event, self.device.inner.side) });
+    }
+
+    /// What is started from now on runs behind it.
+    pub(crate) fn wait(&self) {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        self.device.attempt_call("copying experts", || {
+            // SAFETY: as above.
+            unsafe { result::stream::wait_event(self.device.inner.stream, self.event, flags) }
+        });
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if self.device.enter().is_ok() {
+            // SAFETY: the event is ours, and nobody has it any more.
+            let _ = unsafe { result::event::destroy(self.event) };
+        }
     }
 }

@@ -1,22 +1,53 @@
 //! The experts of a layer: all on the host, all on the device, or some on both.
 
-use super::ExpertPlace;
 use super::link::Link;
+use super::recording::lock;
 use super::residency::Residency;
+use super::{CudaOps, ExpertPlace, prefill};
 use crate::error::Result;
 use crate::ops::{ExpertTensors, Routing};
+use std::sync::Arc;
 use std::time::Instant;
 use strata_cpu::experts::{Choices, Experts, GateUp};
 use strata_cpu::{Cpu, Rows};
-use strata_cuda::{Device, DeviceRouting, Exchange, Floats, Group, Kinds, Pinned, Routed, Shape, SharedExpert, Slots};
+use strata_cuda::{
+    Device, DeviceRouting, Exchange, ExpertSum, Floats, Group, Kinds, Pinned, Routed, Shape, SharedExpert, Slots,
+};
 use strata_gguf::Tensor;
+
+/// The experts of a layer as the file has them.
+pub(super) struct Source {
+    pub(super) host: Experts,
+    pub(super) shapes: [Shape; 3],
+}
+
+impl Source {
+    /// The bytes of an expert's gate, up and down projections, as the file has them.
+    pub(super) fn matrices(&self, expert: usize) -> [&[u8]; 3] {
+        let Experts { gate_up, down, hidden, width, .. } = &self.host;
+        let rows = |tensor: &'_ Tensor, first: usize, rows: usize| {
+            let stride = tensor.row_bytes() as usize;
+            first * stride..(first + rows) * stride
+        };
+        let (gate, up) = match gate_up {
+            GateUp::Apart(gate, up) => {
+                (gate.data().get(rows(gate, expert * width, *width)), up.data().get(rows(up, expert * width, *width)))
+            }
+            GateUp::Fused(both) => (
+                both.data().get(rows(both, 2 * expert * width, *width)),
+                both.data().get(rows(both, (2 * expert + 1) * width, *width)),
+            ),
+        };
+        let down = down.data().get(rows(down, expert * hidden, *hidden));
+        [gate, up, down].map(Option::unwrap_or_default)
+    }
+}
 
 /// The routed experts of one layer.
 pub struct LayerExperts {
     /// Its number among the layers that have experts.
     layer: usize,
-    /// As the file has them.
-    host: Experts,
+    pub(super) source: Arc<Source>,
     kinds: Kinds,
     there: Option<strata_cuda::Experts>,
     /// The tensors of the host's, page-locked: gate and up, or both as one, and down. Empty if they are not.
@@ -61,12 +92,14 @@ impl LayerExperts {
         let [gate_scale, up_scale, down_scale] = scales;
         let kinds =
             Kinds { gate: (gate, gate_scale), up: (up, up_scale), down: (down.ty(), down_scale), width, hidden };
-        Ok(LayerExperts { layer, host: Experts { gate_up, down, scales, count, hidden, width }, kinds, there, pinned })
+        let host = Experts { gate_up, down, scales, count, hidden, width };
+        let source = Arc::new(Source { host, shapes: kinds.shapes() });
+        Ok(LayerExperts { layer, source, kinds, there, pinned })
     }
 
     /// Number of experts.
     pub(super) fn count(&self) -> usize {
-        self.host.count
+        self.source.host.count
     }
 
     /// Whether the device has all of them.
@@ -76,27 +109,12 @@ impl LayerExperts {
 
     /// The shapes of an expert's gate, up and down projections.
     pub(super) fn shapes(&self) -> [Shape; 3] {
-        self.kinds.shapes()
+        self.source.shapes
     }
 
-    /// The bytes of an expert's gate, up and down projections, as the file has them.
-    pub(super) fn matrices(&self, expert: usize) -> [&[u8]; 3] {
-        let Experts { gate_up, down, hidden, width, .. } = &self.host;
-        let rows = |tensor: &'_ Tensor, first: usize, rows: usize| {
-            let stride = tensor.row_bytes() as usize;
-            first * stride..(first + rows) * stride
-        };
-        let (gate, up) = match gate_up {
-            GateUp::Apart(gate, up) => {
-                (gate.data().get(rows(gate, expert * width, *width)), up.data().get(rows(up, expert * width, *width)))
-            }
-            GateUp::Fused(both) => (
-                both.data().get(rows(both, 2 * expert * width, *width)),
-                both.data().get(rows(both, (2 * expert + 1) * width, *width)),
-            ),
-        };
-        let down = down.data().get(rows(down, expert * hidden, *hidden));
-        [gate, up, down].map(Option::unwrap_or_default)
+    /// Its number among the layers that have experts.
+    pub(super) fn layer(&self) -> usize {
+        self.layer
     }
 
     /// Whether the GPU can bring its experts over the link.
@@ -118,17 +136,34 @@ impl LayerExperts {
     }
 
     /// The weighted sum, operation by operation.
-    pub(super) fn forward(&self, cpu: &Cpu, x: &Floats, routing: &Routing, shared: &SharedExpert<'_>) -> Floats {
+    pub(super) fn forward(&self, ops: &CudaOps, x: &Floats, routing: &Routing, shared: &SharedExpert<'_>) -> Floats {
         let routed = Routed { used: routing.used, ids: &routing.ids, weights: &routing.weights };
-        match &self.there {
-            Some(there) => there.forward(x, routed, shared),
-            None => {
-                let rows = x.download();
-                let pairs: Vec<usize> = (0..routing.ids.len()).collect();
-                let results = self.results(cpu, &rows, routing, &pairs);
-                strata_cuda::sum_of(x, &results, routed, shared)
+        if let Some(there) = &self.there {
+            return there.forward(x, routed, shared);
+        }
+        let Some(mut sum) = ExpertSum::new(x, routed, self.kinds, self.source.host.count) else {
+            return Floats::zeros(&ops.device, x.len());
+        };
+        let residency = lock(&ops.residency).clone();
+        let mut resident = Vec::new();
+        let mut missed: Vec<usize> = Vec::new();
+        for expert in sum.wanted() {
+            match residency.as_ref().and_then(|r| r.addresses(self.layer, expert, &self.shapes())) {
+                Some(at) => resident.push((expert, at)),
+                None => missed.push(expert),
             }
         }
+        if missed.is_empty() || !prefill::brings(ops, routing) {
+            sum.add(&resident);
+            let pairs: Vec<usize> = missed.iter().flat_map(|&e| sum.pairs(e)).map(|&pair| pair as usize).collect();
+            if !pairs.is_empty() {
+                let results = self.results(&ops.cpu, &x.download(), routing, &pairs);
+                sum.add_results(&missed, &results);
+            }
+            return sum.finish(shared);
+        }
+        prefill::bring(ops, self, &mut sum, &resident, &missed);
+        sum.finish(shared)
     }
 
     /// Records the weighted sum.
@@ -147,7 +182,7 @@ impl LayerExperts {
 
     /// The results of some pairs (row, choice) on the CPU, `[pairs][hidden]`. `x` holds all rows.
     fn results(&self, cpu: &Cpu, x: &[f32], routing: &Routing, pairs: &[usize]) -> Vec<f32> {
-        let hidden = self.host.hidden;
+        let hidden = self.source.host.hidden;
         let row = |&pair: &usize| x.get(pair / routing.used * hidden..).and_then(|rest| rest.get(..hidden));
         let inputs: Vec<f32> = pairs.iter().filter_map(row).flatten().copied().collect();
         let ids: Vec<u16> = pairs.iter().filter_map(|&pair| routing.ids.get(pair)).copied().collect();
@@ -155,7 +190,7 @@ impl LayerExperts {
         let mut out = vec![0.0; inputs.len()];
         // A sum of one term with weight 1 is the term.
         let choices = Choices { used: 1, ids: &ids, weights: &ones };
-        self.host.forward(cpu, &Rows::from(inputs), choices, None, &mut out);
+        self.source.host.forward(cpu, &Rows::from(inputs), choices, None, &mut out);
         out
     }
 
@@ -204,7 +239,7 @@ impl LayerExperts {
         let began = Instant::now();
         exchange.plan(self.layer, round, &groups, &streamed);
         if !missed.is_empty() {
-            let hidden = self.host.hidden;
+            let hidden = self.source.host.hidden;
             let rows = routing.ids.len() / routing.used.max(1);
             let mut x = vec![0.0; rows * hidden];
             x.chunks_exact_mut(hidden).enumerate().for_each(|(row, x)| exchange.input(row, x));

@@ -7,11 +7,14 @@
 mod experts;
 mod host;
 mod link;
+mod prefill;
 mod program;
 mod recording;
 mod residency;
 
 pub(crate) use experts::LayerExperts;
+use experts::Source;
+use prefill::Bringer;
 pub(crate) use program::Programs;
 
 use crate::config::{Indexer, ModelConfig};
@@ -40,6 +43,9 @@ const LARGEST: f32 = 1e18;
 /// Rows of the longest window that is recorded.
 const RECORDED: usize = 8;
 
+/// Bytes in which experts pass through the device when prompts are read.
+pub const RING: usize = 256 << 20;
+
 /// Where routed experts are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpertPlace {
@@ -64,6 +70,10 @@ pub struct CudaOps {
     rule: Mutex<SplitRule>,
     link: Mutex<Option<Arc<Link>>>,
     turns: Mutex<Option<(Range<usize>, Arc<Turns>)>>,
+    /// The experts of all layers in the host's memory, and what brings them for prompts.
+    sources: Mutex<Vec<Arc<Source>>>,
+    bringer: Mutex<Option<Bringer>>,
+    ring: AtomicUsize,
 }
 
 impl CudaOps {
@@ -80,6 +90,9 @@ impl CudaOps {
             rule: Mutex::new(SplitRule::Measured),
             link: Mutex::new(None),
             turns: Mutex::new(None),
+            sources: Mutex::default(),
+            bringer: Mutex::new(None),
+            ring: AtomicUsize::new(RING),
         }
     }
 
@@ -97,6 +110,12 @@ impl CudaOps {
     /// first window.
     pub fn split_misses(&self, rule: SplitRule) {
         *lock(&self.rule) = rule;
+    }
+
+    /// In how many bytes of the device's memory experts pass through when prompts are read; [`RING`], unless this says otherwise
+    /// before the first prompt. With room for less than two experts the CPU computes those that are not resident.
+    pub fn ring(&self, bytes: usize) {
+        self.ring.store(bytes, Ordering::Relaxed);
     }
 
     /// What is recorded, if anything is.
@@ -199,7 +218,10 @@ impl Ops for CudaOps {
     }
 
     fn experts(&self, t: ExpertTensors) -> Result<LayerExperts> {
-        LayerExperts::new(&self.device, &self.cpu, t, self.place, self.layers.fetch_add(1, Ordering::Relaxed))
+        let layer = self.layers.fetch_add(1, Ordering::Relaxed);
+        let experts = LayerExperts::new(&self.device, &self.cpu, t, self.place, layer)?;
+        lock(&self.sources).push(Arc::clone(&experts.source));
+        Ok(experts)
     }
 
     fn cache(&self, row_len: usize, capacity: usize) -> Cache {
@@ -481,7 +503,7 @@ impl Ops for CudaOps {
         });
         match recorded.flatten() {
             Some(sum) => sum,
-            None => experts.forward(&self.cpu, x, routing, &shared),
+            None => experts.forward(self, x, routing, &shared),
         }
     }
 }

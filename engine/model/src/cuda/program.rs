@@ -111,7 +111,7 @@ impl Model<CudaOps> {
                 break;
             }
             if let Some(of) = layers.get(layer).filter(|of| expert < of.count()) {
-                residency.slots().fill(device, used, &of.shapes(), of.matrices(expert));
+                residency.slots().fill(device, used, &of.shapes(), of.source.matrices(expert));
                 residency.put(layer, expert, used);
                 used += 1;
             }

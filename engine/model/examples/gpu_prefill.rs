@@ -1,0 +1,94 @@
+//! How fast a model reads a prompt on a GPU:
+//!
+//! ```sh
+//! cargo run --release -p strata-model --example gpu_prefill -- MODEL.gguf PLACE BUDGET_MIB THREADS CHUNK TOKENS...
+//! ```
+//!
+//! PLACE, BUDGET_MIB and THREADS are those of the example `gpu_decode`; which experts get slots is what a prompt of 512 tokens
+//! used most. Prompts of each of the lengths TOKENS are read five times in chunks of at most CHUNK, then once more with all kernels
+//! timed.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::time::Instant;
+use strata_cpu::{Cpu, Isa};
+use strata_cuda::Device;
+use strata_gguf::Gguf;
+use strata_model::{CudaOps, ExpertPlace, Model, Observer, Routing, Want};
+
+/// Repetitions of a measurement.
+const TIMES: usize = 5;
+
+/// Room for what is allocated after the slots.
+const RESERVE: usize = 64 << 20;
+
+/// Counts uses of experts.
+struct Watch {
+    experts: usize,
+    uses: Vec<u32>,
+}
+
+impl Observer for Watch {
+    fn routing(&mut self, layer: usize, routing: &Routing) {
+        for &id in &routing.ids {
+            if let Some(uses) = self.uses.get_mut(layer * self.experts + usize::from(id)) {
+                *uses += 1;
+            }
+        }
+    }
+}
+
+/// Tokens per second.
+fn read(model: &Model<CudaOps>, tokens: &[u32], chunk: usize, watch: &mut Watch) -> Result<f64, Box<dyn Error>> {
+    let mut state = model.new_state(tokens.len() + 8);
+    let began = Instant::now();
+    for part in tokens.chunks(chunk) {
+        model.forward(&mut state, part, Want::Last, watch)?;
+    }
+    model.ops().device().synchronize()?;
+    Ok(tokens.len() as f64 / began.elapsed().as_secs_f64())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [path, place, budget, threads, chunk, lengths @ ..] = args.as_slice() else {
+        return Err("usage: gpu_prefill MODEL.gguf device|host BUDGET_MIB THREADS CHUNK TOKENS...".into());
+    };
+    let (budget, threads, chunk): (usize, usize, usize) = (budget.parse()?, threads.parse()?, chunk.parse()?);
+    let place = match place.as_str() {
+        "device" => ExpertPlace::Device,
+        "host" => ExpertPlace::Host,
+        other => return Err(format!("PLACE is device or host, not {other}").into()),
+    };
+    let device = Device::open(0)?;
+    let ops = CudaOps::new(device.clone(), Cpu::new(threads, Isa::detect()), place);
+    let model = Model::load(&Gguf::open(path.as_ref())?, ops, &mut |_| ())?;
+    let (layers, experts, vocab) = (model.config().layers.len(), model.config().experts, model.config().vocab);
+    let mut watch = Watch { experts, uses: vec![0; layers * experts] };
+    let text = |len: usize| -> Vec<u32> { (0..len).filter_map(|i| u32::try_from(i * 7919 % vocab).ok()).collect() };
+    let lengths = lengths.iter().map(|len| len.parse()).collect::<Result<Vec<usize>, _>>()?;
+    if place == ExpertPlace::Host {
+        read(&model, &text(512), chunk, &mut watch)?;
+        // What the longest chunk needs is there first.
+        let longest = lengths.iter().max().copied().unwrap_or(0);
+        read(&model, &text(longest), chunk, &mut Watch { experts, uses: Vec::new() })?;
+        let mut ranked: Vec<usize> = (0..layers * experts).collect();
+        ranked.sort_by_key(|&i| std::cmp::Reverse(watch.uses.get(i).copied()));
+        let bytes = (budget << 20).saturating_sub(device.held() + RESERVE);
+        let slots = model.keep_experts(bytes, ranked.iter().map(|&i| (i / experts, i % experts)))?;
+        println!("{slots} slots; {:.2} GiB on the GPU", device.held() as f64 / f64::from(1 << 30));
+    }
+    for len in lengths {
+        let tokens = text(len);
+        read(&model, &tokens, chunk, &mut watch)?;
+        let speeds = (0..TIMES).map(|_| read(&model, &tokens, chunk, &mut watch)).collect::<Result<Vec<f64>, _>>()?;
+        let shown: Vec<String> = speeds.iter().map(|s| format!("{s:.0}")).collect();
+        println!("{len} tokens in chunks of {chunk}: tokens/s {}", shown.join(" "));
+        let (kernels, _) = device.time_kernels(|| read(&model, &tokens, chunk, &mut watch))?;
+        for k in kernels.iter().take(24) {
+            println!("  {:24} {:6} times {:9.3} ms", k.name, k.times, k.seconds * 1e3);
+        }
+    }
+    println!("{:.2} GiB on the GPU", device.held() as f64 / f64::from(1 << 30));
+    Ok(())
+}
