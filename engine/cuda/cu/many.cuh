@@ -14,9 +14,8 @@
 #define MANY 256
 #define GROUP_INPUTS 64
 
-// Rows and inputs of a block together, and the bytes of one in shared memory: those of 256 levels and some, so that eight of them at
-// one place lie in different banks.
-#define SIDES 144
+// Bytes of a row or an input in shared memory: those of 256 levels and some, so that eight of them at one place lie in different
+// banks. A block has SIDES rows and inputs, those of the next part included if they are brought ahead.
 #define STRIDE 272
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
@@ -47,6 +46,14 @@ __device__ __forceinline__ void bring16(void* to, const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
 }
 
+// The same for a word.
+__device__ __forceinline__ void bring4(void* to, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from));
+}
+
+// Has memory bring a sector nearer.
+__device__ __forceinline__ void fetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
 __device__ __forceinline__ void arrived() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Adding this integer's bits and subtracting the number that they are makes a float of a small integer, exactly.
@@ -63,12 +70,15 @@ __device__ __forceinline__ u32 thread_anew() {
 // Which rows and inputs a block and its warps have.
 struct Sides {
     u32 side, rows, first_row, warp_row, warp_input;
+    // Where the inputs of a part begin: behind the rows, or behind those of the part before.
+    u32 inputs;
     bool works;
 
     __device__ __forceinline__ Sides(u32 count) {
         const u32 warp = threadIdx.x / WARP;
         side = count > 32 ? 4 : count > 16 ? 2 : 1;
         rows = 128 / side;
+        inputs = rows;
         first_row = blockIdx.x * rows;
         warp_row = warp / side * 16;
         warp_input = warp % side * 16;
@@ -77,8 +87,10 @@ struct Sides {
     // Where a lane's row of `load_matrices` is, for weights and for inputs, from the first value on.
     __device__ __forceinline__ u32 weights_at() const { return (warp_row + lane() % 16) * STRIDE + lane() / 16 * 16; }
     __device__ __forceinline__ u32 inputs_at() const {
-        return (rows + warp_input + lane() % 8 + lane() / 16 * 8) * STRIDE + lane() / 8 % 2 * 16;
+        return (inputs + warp_input + lane() % 8 + lane() / 16 * 8) * STRIDE + lane() / 8 % 2 * 16;
     }
+    // Of two places for inputs the other.
+    __device__ __forceinline__ void turn() { inputs = inputs == rows ? rows + 16 * side : rows; }
     // Rows and inputs of a lane's results: rows `row()` and 8 more, inputs `input()` and 1 more, and 8 further on.
     __device__ __forceinline__ u32 row() const { return warp_row + lane() / 4; }
     __device__ __forceinline__ u32 input() const { return warp_input + lane() % 4 * 2; }
@@ -100,6 +112,9 @@ struct Group {
 // Units of 16 or 32 values, in tiles.
 template <class U> struct ManyTiles {
     static constexpr u32 PART = 8 * U::UNIT;
+    // Whether there is room for the inputs of two parts.
+    static constexpr bool AHEAD = !U::MINS;
+    static constexpr u32 SIDES = AHEAD ? 160 : 144;
     struct Place {
         alignas(16) i8 levels[SIDES * STRIDE];
         alignas(16) float scales[SIDES][8];
@@ -127,6 +142,17 @@ template <class U> struct ManyTiles {
         }
     }
 
+    // Has the weights of a part come nearer.
+    static __device__ __forceinline__ void fetch_weights(const u8* w, const Sides& at, u32 rows, u32 cols, u32 part) {
+        typedef Tiles<U> P;
+        const u32 units = cols / U::UNIT, last = (rows + 3) / 4 - 1, bytes = P::bytes(min(units - 8 * part, 8u));
+#pragma unroll 1
+        for (u32 tile = thread_anew() / WARP; tile < at.rows / 4; tile += MANY / WARP) {
+            const u8* b = w + min(at.first_row / 4 + tile, last) * P::tile_bytes(cols) + (u64)part * P::bytes(8);
+            if (32 * lane() < bytes) fetch(b + 32 * lane());
+        }
+    }
+
     static __device__ __forceinline__ void bring_inputs(Place& place, const Integers& x, const Sides& at, const Group& group, u32 cols,
                                                         u32 part) {
         constexpr u32 PIECES = PART / 16, SCALES = PART / 32;
@@ -135,7 +161,7 @@ template <class U> struct ManyTiles {
         for (u32 i = thread_anew(); i < group.count * PIECES; i += MANY) {
             const u32 t = i / PIECES, k = i % PIECES * 16;
             if (k < here) {
-                bring16(place.levels + (at.rows + t) * STRIDE + k, x.values + ((u64)group.input(t) * cols + from + k));
+                bring16(place.levels + (at.inputs + t) * STRIDE + k, x.values + ((u64)group.input(t) * cols + from + k));
             }
         }
 #pragma unroll 1
@@ -143,10 +169,10 @@ template <class U> struct ManyTiles {
             const u32 t = i / SCALES, k = i % SCALES;
             if (32 * k < here) {
                 const u64 number = ((u64)group.input(t) * cols + from) / 32 + k;
-                place.scales[at.rows + t][k] = __ldg(x.scales + number);
+                bring4(&place.scales[at.inputs + t][k], x.scales + number);
                 if constexpr (U::MINS) {
                     const short2 two = __ldg((const short2*)x.sums + number);
-                    place.mins[at.rows + t][k] = -(float)(two.x + two.y);
+                    place.mins[at.inputs + t][k] = -(float)(two.x + two.y);
                 }
             }
         }
@@ -155,7 +181,7 @@ template <class U> struct ManyTiles {
     static __device__ __forceinline__ void add(const Place& place, const Sides& at, u32 cols, u32 part, float (&sums)[8][2][4]) {
         const u32 units = min(8u, cols / U::UNIT - 8 * part);
         const i8 *w_at = place.levels + at.weights_at(), *x_at = place.levels + at.inputs_at();
-        const u32 row = at.row(), input = at.rows + at.input();
+        const u32 row = at.row(), input = at.inputs + at.input();
         constexpr u32 PER = 32 / U::UNIT;
 #pragma unroll
         for (u32 step = 0; step < 8 / PER; step++) {
@@ -196,6 +222,8 @@ template <class U> struct ManyTiles {
 // Units of 256 values, as the file has them.
 template <class U> struct ManyLarge {
     static constexpr u32 PART = U::UNIT;
+    static constexpr bool AHEAD = !U::MINS;
+    static constexpr u32 SIDES = AHEAD ? 160 : 144;
     struct Place {
         alignas(16) i8 levels[SIDES * STRIDE];
         // Of rows: integer scales of each 16 values, and minimums; of inputs: sums of each 16.
@@ -239,27 +267,38 @@ template <class U> struct ManyLarge {
         }
     }
 
+    static __device__ __forceinline__ void fetch_weights(const u8* w, const Sides& at, u32 rows, u32 cols, u32 part) {
+        const u64 row_bytes = (u64)(cols / U::UNIT) * U::BYTES;
+        // Sectors of a unit, wherever it begins.
+        constexpr u32 SECTORS = (U::BYTES + 30) / 32 + 1, AT_ONCE = WARP / SECTORS;
+#pragma unroll 1
+        for (u32 row = thread_anew() / WARP * AT_ONCE + lane() / SECTORS; row < at.rows; row += MANY / WARP * AT_ONCE) {
+            const u8* b = w + min(at.first_row + row, rows - 1) * row_bytes + (u64)part * U::BYTES;
+            if (lane() < AT_ONCE * SECTORS) fetch(b + min(lane() % SECTORS * 32, U::BYTES - 1));
+        }
+    }
+
     static __device__ __forceinline__ void bring_inputs(Place& place, const Integers& x, const Sides& at, const Group& group, u32 cols,
                                                         u32 part) {
         const u32 from = part * PART;
 #pragma unroll 1
         for (u32 i = thread_anew(); i < group.count * 16; i += MANY) {
             const u32 t = i / 16, k = i % 16 * 16;
-            bring16(place.levels + (at.rows + t) * STRIDE + k, x.values + ((u64)group.input(t) * cols + from + k));
+            bring16(place.levels + (at.inputs + t) * STRIDE + k, x.values + ((u64)group.input(t) * cols + from + k));
         }
         for (u32 t = thread_anew(); t < group.count; t += MANY) {
             const u64 first = (u64)group.input(t) * cols + from;
-            place.d[at.rows + t][0] = __ldg(x.scales + first / 32);
+            bring4(&place.d[at.inputs + t][0], x.scales + first / 32);
             if constexpr (U::MINS) {
 #pragma unroll
-                for (u32 k = 0; k < 2; k++) bring16(place.mins[at.rows + t] + 16 * k, (const u8*)(x.sums + first / 16) + 16 * k);
+                for (u32 k = 0; k < 2; k++) bring16(place.mins[at.inputs + t] + 16 * k, (const u8*)(x.sums + first / 16) + 16 * k);
             }
         }
     }
 
     static __device__ __forceinline__ void add(const Place& place, const Sides& at, u32, u32 part, float (&sums)[8][2][4]) {
         const i8 *w_at = place.levels + at.weights_at(), *x_at = place.levels + at.inputs_at();
-        const u32 row = at.row(), input = at.rows + at.input();
+        const u32 row = at.row(), input = at.inputs + at.input();
         i32 p[2][4] = {};
 #pragma unroll
         for (u32 step = 0; step < 8; step++) {
@@ -324,18 +363,27 @@ template <class U> struct ManyLarge {
 template <class P>
 __device__ __forceinline__ void many(typename P::Place& place, const u8* w, const Group& group, const Integers& x, float* y, u32 rows,
                                      u32 cols, float scale, u32 act, float divisor) {
-    const Sides at(group.count);
+    Sides at(group.count);
     if (at.first_row >= rows) return;
     float sums[8][2][4] = {};
     const u32 parts = (cols + P::PART - 1) / P::PART;
+    if (P::AHEAD) P::bring_inputs(place, x, at, group, cols, 0);
 #pragma unroll 1
     for (u32 part = 0; part < parts; part++) {
+        const bool more = part + 1 < parts;
         if (part > 0) __syncthreads();
-        P::bring_inputs(place, x, at, group, cols, part);
+        if (!P::AHEAD) P::bring_inputs(place, x, at, group, cols, part);
         P::bring_weights(place, w, at, rows, cols, part);
         arrived();
         __syncthreads();
+        if (more) P::fetch_weights(w, at, rows, cols, part + 1);
+        if (P::AHEAD) {
+            at.turn();
+            if (more) P::bring_inputs(place, x, at, group, cols, part + 1);
+            at.turn();
+        }
         if (at.works) P::add(place, at, cols, part, sums);
+        if (P::AHEAD) at.turn();
     }
 #pragma unroll
     for (u32 j = 0; j < 2; j++) {

@@ -9,6 +9,11 @@
 #define DOWN 4
 #define ACROSS 2
 #define INPUTS (ACROSS * INPUTS_TOGETHER)
+#define OUTPUTS (DOWN * ROWS_TOGETHER)
+
+// Elements of a lane at a time.
+#define EACH 4
+#define PART (WARP * EACH)
 
 // Rows of a warp; behind the last there is the last again.
 struct Rows {
@@ -19,18 +24,25 @@ struct Rows {
     __device__ __forceinline__ const u8* at(u32 r) const { return matrix + min(first + r, last) * bytes; }
 };
 
+// Brings 8 or 16 bytes to shared memory; they are there behind `arrived`.
+template <u32 BYTES> __device__ __forceinline__ void bring_bytes(void* to, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES));
+}
+
 template <class F> struct ManyFloats {
     static constexpr u32 MOST = 16 / F::BYTES, PIECE = WARP * MOST;
+    // Bytes of a lane's elements of a part, and parts of a piece.
+    static constexpr u32 LANE = EACH * F::BYTES, PARTS = PIECE / PART;
     typedef float Sums[ROWS_TOGETHER][INPUTS_TOGETHER];
 
-    // Adds a lane's next N elements, which begin with number `e`, of all rows, to those sums; its inputs begin at `x`.
+    // Adds N of a lane's elements of all rows to the sums; its inputs begin at `x`, those of the next token `apart` further on.
     template <u32 N>
-    static __device__ __forceinline__ void add(const Few<F, N> (&w)[ROWS_TOGETHER], const float* x, Sums& sums) {
+    static __device__ __forceinline__ void add(const Few<F, N> (&w)[ROWS_TOGETHER], const float* x, u32 apart, Sums& sums) {
 #pragma unroll
         for (u32 e = 0; e < N; e++) {
             float in[INPUTS_TOGETHER];
 #pragma unroll
-            for (u32 t = 0; t < INPUTS_TOGETHER; t++) in[t] = x[t * PIECE + e * WARP];
+            for (u32 t = 0; t < INPUTS_TOGETHER; t++) in[t] = x[t * apart + e * WARP];
 #pragma unroll
             for (u32 r = 0; r < ROWS_TOGETHER; r++) {
                 const float a = w[r].at(e);
@@ -48,7 +60,7 @@ template <class F> struct ManyFloats {
             Few<F, N> few[ROWS_TOGETHER];
 #pragma unroll
             for (u32 r = 0; r < ROWS_TOGETHER; r++) few[r].load(w.at(r) + (at + N * lane()) * F::BYTES);
-            add<N>(few, x + (at - begin), sums);
+            add<N>(few, x + (at - begin), PIECE, sums);
         }
         at += there ? WARP * N : 0;
         if constexpr (N > 1) {
@@ -57,7 +69,7 @@ template <class F> struct ManyFloats {
             Few<F, 1> few[ROWS_TOGETHER];
 #pragma unroll
             for (u32 r = 0; r < ROWS_TOGETHER; r++) few[r].load(w.at(r) + (at + lane()) * F::BYTES);
-            add<1>(few, x + (at - begin), sums);
+            add<1>(few, x + (at - begin), PIECE, sums);
         }
     }
 };
@@ -66,45 +78,58 @@ template <class F>
 __device__ __forceinline__ void many_floats(const u8* matrix, const float* x, float* y, u32 rows, u32 cols, u32 tokens, float scale,
                                             u32 act, float divisor) {
     typedef ManyFloats<F> P;
-    __shared__ alignas(16) float inputs[INPUTS][P::PIECE];
-    __shared__ uint4 weights[DOWN * ROWS_TOGETHER][WARP];
+    // Of two parts, of which one is under way; or what is left of rows.
+    __shared__ alignas(16) float inputs[2 * INPUTS * PART];
+    __shared__ alignas(16) u8 weights[2][OUTPUTS][WARP * P::LANE];
     const u32 warp = threadIdx.x / WARP, row = (blockIdx.x * DOWN + warp / ACROSS) * ROWS_TOGETHER;
     const u32 first = blockIdx.y * INPUTS, mine = warp % ACROSS * INPUTS_TOGETHER;
     const Rows w{matrix, row, rows - 1, Floats<F, 5120>::tile_bytes(cols)};
     typename P::Sums sums = {};
+    const u32 whole = cols / P::PIECE * P::PIECE, parts = whole / PART;
+    // Rows of the inputs begin at multiples of 16 bytes, or their values come one by one.
+    const bool wide = cols % 4 == 0;
+    auto bring = [&](u32 part) {
+        const Rows all{matrix, blockIdx.x * OUTPUTS, rows - 1, w.bytes};
 #pragma unroll 1
-    for (u32 begin = 0; begin < cols; begin += P::PIECE) {
-        const u32 here = min(P::PIECE, cols - begin);
-        const bool whole = here == P::PIECE;
-        if (begin > 0) __syncthreads();
+        for (u32 i = thread_anew(); i < OUTPUTS * WARP; i += MANY) {
+            const u32 at = part / P::PARTS * P::PIECE + i % WARP * P::MOST + part % P::PARTS * EACH;
+            bring_bytes<P::LANE>(weights[part % 2][i / WARP] + i % WARP * P::LANE, all.at(i / WARP) + at * F::BYTES);
+        }
 #pragma unroll 1
-        for (u32 i = thread_anew(); i < INPUTS * P::PIECE / 4; i += MANY) {
-            const u32 t = i / (P::PIECE / 4), k = i % (P::PIECE / 4) * 4;
-            const float* from = x + (u64)min(first + t, tokens - 1) * cols + begin;
-            if (cols % 4 == 0 && k + 4 <= here) {
-                bring16(inputs[t] + k, from + k);
+        for (u32 i = thread_anew(); i < INPUTS * WARP; i += MANY) {
+            float* to = inputs + (part % 2 * INPUTS + i / WARP) * PART + i % WARP * EACH;
+            const float* from = x + (u64)min(first + i / WARP, tokens - 1) * cols + part * PART + i % WARP * EACH;
+            if (wide) {
+                bring_bytes<16>(to, from);
             } else {
-                for (u32 e = k; e < min(k + 4, here); e++) inputs[t][e] = __ldg(from + e);
+                for (u32 e = 0; e < EACH; e++) to[e] = __ldg(from + e);
             }
         }
-        if (whole) {
-            const Rows all{matrix, blockIdx.x * DOWN * ROWS_TOGETHER, rows - 1, w.bytes};
+    };
+    if (parts > 0) bring(0);
 #pragma unroll 1
-            for (u32 i = thread_anew(); i < DOWN * ROWS_TOGETHER * WARP; i += MANY) {
-                bring16(weights[i / WARP] + i % WARP, all.at(i / WARP) + begin * F::BYTES + 16 * (i % WARP));
-            }
-        }
+    for (u32 part = 0; part < parts; part++) {
         arrived();
         __syncthreads();
-        const float* in = inputs[mine] + lane();
-        if (whole) {
-            Few<F, P::MOST> few[ROWS_TOGETHER];
+        if (part + 1 < parts) bring(part + 1);
+        Few<F, EACH> few[ROWS_TOGETHER];
 #pragma unroll
-            for (u32 r = 0; r < ROWS_TOGETHER; r++) *(uint4*)few[r].words = weights[warp / ACROSS * ROWS_TOGETHER + r][lane()];
-            P::template add<P::MOST>(few, in, sums);
-        } else {
-            P::template rest<P::MOST / 2>(w, begin, begin, cols, in, sums);
+        for (u32 r = 0; r < ROWS_TOGETHER; r++) {
+            const u8* from = weights[part % 2][warp / ACROSS * ROWS_TOGETHER + r] + lane() * P::LANE;
+#pragma unroll
+            for (u32 k = 0; k < P::LANE / 4; k += 2) *(uint2*)(few[r].words + k) = *(const uint2*)(from + 4 * k);
         }
+        P::add(few, inputs + (part % 2 * INPUTS + mine) * PART + lane(), PART, sums);
+    }
+    if (whole < cols) {
+        __syncthreads();
+#pragma unroll 1
+        for (u32 i = thread_anew(); i < INPUTS * (cols - whole); i += MANY) {
+            const u32 t = i / (cols - whole), k = i % (cols - whole);
+            inputs[t * P::PIECE + k] = __ldg(x + (u64)min(first + t, tokens - 1) * cols + whole + k);
+        }
+        __syncthreads();
+        P::template rest<P::MOST / 2>(w, whole, whole, cols, inputs + mine * P::PIECE + lane(), sums);
     }
     __syncwarp();
 #pragma unroll

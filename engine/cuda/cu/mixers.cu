@@ -29,60 +29,111 @@ KERNEL unit_heads(float* qkv, u32 rows, u32 channels, u32 key_heads, u32 dim) {
     for (u32 i = threadIdx.x % WARP; i < dim; i += WARP) x[i] *= scale;
 }
 
+// What a token's gates say: the decay of the state and the rate of writing.
+struct Gates {
+    float decay, rate;
+
+    __device__ __forceinline__ Gates(float alpha, float beta, float a, float dt)
+        : decay(exp_(a * softplus(alpha + dt))), rate(sigmoid(beta)) {}
+};
+
+// N values in shared memory, where that many begin at a multiple of 16 bytes.
+template <int N> __device__ __forceinline__ void read(const float* from, float (&to)[N]) {
+    if constexpr (N % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            const float4 four = *(const float4*)(from + i);
+            to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = from[i];
+    }
+}
+
 // The gated delta rule of one value head over `rows` tokens, for 32 columns of its state.
 //
-// Four threads share a column: thread (p, c) holds the state of keys p, p + 4, ... in registers, so the partial sums are
-// its own and the state is read once and written once, whatever the number of tokens. `keys`, `deltas` and `decays` take
-// what the tokens do to the state; the state is then left as it is (see strata_cpu::delta::scan_noting).
-// Grid: (value heads, columns / 32). Block: 128 threads, thread p * 32 + c.
+// Four neighbouring threads share a column: thread p of them holds the state of keys p, p + 4, ... in registers, so the partial sums
+// are its own and the state is read once and written once, whatever the number of tokens. While a token is computed, the next
+// one's query, key and gates are on their way. `keys`, `deltas` and `decays` take what the tokens do to the state; the state is
+// then left as it is (see strata_cpu::delta::scan_noting).
+// Grid: (value heads, columns / 32). Block: 128 threads.
 template <int DIM>
 __device__ __forceinline__ void scan(const float* qkv, const float* beta, const float* alpha, const float* a,
                                      const float* dt, float* state, float* out, float* keys, float* deltas, float* decays,
                                      u32 rows, u32 key_heads, u32 value_heads) {
-    constexpr int MINE = DIM / 4;
-    __shared__ float sums[4][32];
-    __shared__ float query[DIM], key[DIM];
-    u32 j = blockIdx.x, p = threadIdx.x / 32, lane = threadIdx.x % 32, c = blockIdx.y * 32 + lane;
-    bool live = c < DIM;
-    u32 channels = (2 * key_heads + value_heads) * DIM, head = j % key_heads;
+    constexpr int MINE = DIM / 4, EACH = (DIM + 127) / 128;
+    // Queries and keys of two tokens, element 4 i + p at [p][i]; rows of p lie in different banks.
+    __shared__ alignas(16) float pairs[2][2][4][MINE + 4];
+    const u32 j = blockIdx.x, p = threadIdx.x % 4, c = blockIdx.y * 32 + threadIdx.x / 4, head = j % key_heads;
+    const bool live = c < DIM, notes = keys && blockIdx.y == 0 && j < key_heads;
+    const u32 channels = (2 * key_heads + value_heads) * DIM;
+    const float a_j = a[j], dt_j = dt[j];
     state += (u64)j * DIM * DIM;
     float s[MINE];
 #pragma unroll
     for (int i = 0; i < MINE; i++) s[i] = live ? state[(u64)(4 * i + p) * DIM + c] : 0.0f;
-    for (u32 t = 0; t < rows; t++) {
+
+    float query[EACH], key[EACH], v = 0.0f;
+    auto load = [&](u32 t) {
         const float* row = qkv + (u64)t * channels;
-        __syncthreads();
-        for (u32 i = threadIdx.x; i < DIM; i += 128) {
-            query[i] = row[head * DIM + i];
-            key[i] = row[(key_heads + head) * DIM + i];
-            if (keys && blockIdx.y == 0 && j < key_heads) keys[((u64)t * key_heads + head) * DIM + i] = key[i];
-        }
-        u32 at = t * value_heads + j;
-        float decay = exp_(a[j] * softplus(alpha[at] + dt[j]));
-        float rate = sigmoid(beta[at]);
-        float v = live ? row[(2 * key_heads + j) * DIM + c] : 0.0f;
-        __syncthreads();
-        float sum = 0.0f;
 #pragma unroll
-        for (int i = 0; i < MINE; i++) sum = fma_(s[i] * decay, key[4 * i + p], sum);
-        sums[p][lane] = sum;
-        __syncthreads();
-        float read = (sums[0][lane] + sums[2][lane]) + (sums[1][lane] + sums[3][lane]);
-        float delta = rate * (v - read);
+        for (int e = 0; e < EACH; e++) {
+            const u32 i = threadIdx.x + 128 * e;
+            if (i >= DIM) break;
+            query[e] = row[head * DIM + i];
+            key[e] = row[(key_heads + head) * DIM + i];
+        }
+        v = live ? row[(2 * key_heads + j) * DIM + c] : 0.0f;
+    };
+    auto keep = [&](u32 t) {
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            const u32 i = threadIdx.x + 128 * e;
+            if (i >= DIM) break;
+            pairs[t % 2][0][i % 4][i / 4] = query[e];
+            pairs[t % 2][1][i % 4][i / 4] = key[e];
+            if (notes) keys[((u64)t * key_heads + head) * DIM + i] = key[e];
+        }
+    };
+    if (rows == 0) return;
+    load(0);
+    keep(0);
+    Gates gates(alpha[j], beta[j], a_j, dt_j);
+    __syncthreads();
+    for (u32 t = 0; t < rows; t++) {
+        const u32 at = t * value_heads + j, next = min(t + 1, rows - 1), next_at = next * value_heads + j;
+        const float mine = v;
+        load(next);
+        const Gates then(alpha[next_at], beta[next_at], a_j, dt_j);
+        float k[MINE], sum = 0.0f;
+        read(pairs[t % 2][1][p], k);
+#pragma unroll
+        for (int i = 0; i < MINE; i++) {
+            s[i] *= gates.decay;
+            sum = fma_(s[i], k[i], sum);
+        }
+        sum += __shfl_xor_sync(ALL, sum, 2);
+        sum += __shfl_xor_sync(ALL, sum, 1);
+        const float delta = gates.rate * (mine - sum);
+        float q[MINE];
+        read(pairs[t % 2][0][p], q);
         sum = 0.0f;
 #pragma unroll
         for (int i = 0; i < MINE; i++) {
-            s[i] = fma_(key[4 * i + p], delta, s[i] * decay);
-            sum = fma_(s[i], query[4 * i + p], sum);
+            s[i] = fma_(k[i], delta, s[i]);
+            sum = fma_(s[i], q[i], sum);
         }
-        __syncthreads();
-        sums[p][lane] = sum;
-        __syncthreads();
+        sum += __shfl_xor_sync(ALL, sum, 2);
+        sum += __shfl_xor_sync(ALL, sum, 1);
         if (p == 0 && live) {
-            out[((u64)t * value_heads + j) * DIM + c] = (sums[0][lane] + sums[2][lane]) + (sums[1][lane] + sums[3][lane]);
-            if (deltas) deltas[((u64)t * value_heads + j) * DIM + c] = delta;
-            if (decays && c == 0) decays[at] = decay;
+            out[(u64)at * DIM + c] = sum;
+            if (deltas) deltas[(u64)at * DIM + c] = delta;
+            if (decays && c == 0) decays[at] = gates.decay;
         }
+        if (t + 1 < rows) keep(t + 1);
+        gates = then;
+        __syncthreads();
     }
     if (deltas || !live) return;
 #pragma unroll

@@ -10,7 +10,13 @@ use strata_cpu::attention::AttentionShape;
 const BLOCK: usize = 128;
 
 /// Values of intermediate results that are made at a time.
-const SCRATCH: usize = 64 << 20;
+const SCRATCH: usize = 16 << 20;
+
+/// Rows from which on there is enough to do without spreading a row's positions over the device.
+const ROWS: usize = 32;
+
+/// Query heads of a key/value head whose values are added up together (VALUE_HEADS).
+const VALUE_HEADS: usize = 12;
 
 /// The positions that each row attends to, ascending.
 pub struct Selection {
@@ -82,6 +88,10 @@ impl Selection {
         if !fits(device, "attention", whole) {
             return out;
         }
+        if self.rows >= ROWS && matches!(dim, 32 | 64 | 128 | 256) {
+            self.attend_rows(shape, q, gate, keys, values, &mut out);
+            return out;
+        }
         let parts = self.width.div_ceil(BLOCK);
         let per_row = heads * (self.width + parts * (dim + 1) + 1);
         let at_a_time = (SCRATCH / per_row.max(1)).clamp(1, self.rows.clamp(1, 65_535));
@@ -115,5 +125,48 @@ impl Selection {
             }
         }
         out
+    }
+
+    /// [`Selection::attend`] for many rows.
+    fn attend_rows(
+        &self,
+        shape: AttentionShape,
+        q: &Floats,
+        gate: &Floats,
+        keys: &Cache,
+        values: &Cache,
+        out: &mut Floats,
+    ) {
+        let AttentionShape { heads, kv_heads, dim } = shape;
+        let device = q.device();
+        let row = heads * dim;
+        let at_a_time = (SCRATCH / (heads * self.width).max(1)).clamp(1, self.rows.min(65_535));
+        let scores = Memory::new(device, at_a_time * heads * self.width * 4);
+        let parts = Memory::new(device, at_a_time * heads * self.width.div_ceil(BLOCK) * 4);
+        let sums = Memory::new(device, at_a_time * heads * 4);
+        let out_address = out.arg_mut();
+        let behind = |arg: Arg, words: usize| match arg {
+            Arg::At(address) => Arg::At(address + words as u64 * 4),
+            other => other,
+        };
+        for from in (0..self.rows).step_by(at_a_time) {
+            let rows = blocks(at_a_time.min(self.rows - from), 1);
+            let (counts, list) = (behind(self.counts.arg(), from), behind(self.list.arg(), from * self.width));
+            let [q, gate, out] = [q.arg(), gate.arg(), out_address].map(|arg| behind(arg, from * row));
+            let (h, kv, d, width) = (n(heads), n(kv_heads), n(dim), n(self.width));
+            let (hs, kvs) = (blocks(heads, 1), blocks(kv_heads, 1));
+            let value_blocks = kvs * blocks(heads / kv_heads, VALUE_HEADS);
+            // SAFETY: positions of the list are below the caches' capacity; the scratch has room for `rows` rows of `heads` heads with
+            // `width` scores, a sum of each block of them and one of all.
+            unsafe {
+                let args = [q, keys.arg(), counts, list, scores.arg(), h, kv, width];
+                let name = format!("row_scores_{dim}");
+                device.launch(&name, [blocks(self.width, 32 * 8), kvs, rows], 128, &args);
+                let args = [scores.arg(), counts, sums.arg(), parts.arg(), h, width];
+                device.launch("attend_softmax", [hs, rows, 1], 256, &args);
+                let args = [scores.arg(), values.arg(), counts, list, sums.arg(), gate, out, h, kv, d, width];
+                device.launch("row_values", [value_blocks, rows, 1], blocks(dim, 1), &args);
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result, driver};
 use crate::pool::Pool;
 use cudarc::driver::{result, sys};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::Memory;
@@ -27,9 +27,11 @@ struct Inner {
     ordinal: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
-    /// For branches of graphs, and whether one is being recorded.
+    /// For branches of graphs, and for what is brought beside kernels.
     side: sys::CUstream,
-    aside: AtomicBool,
+    bringing: sys::CUstream,
+    /// Which stream things are started on: 0 the first, 1 `side`, 2 `bringing`.
+    now: AtomicU8,
     name: String,
     capability: (i32, i32),
     processors: u32,
@@ -136,9 +138,9 @@ impl Device {
         let context = unsafe { result::primary_ctx::retain(ordinal) }.map_err(driver("opening the GPU"))?;
         let streams = current(context).and_then(|()| {
             let make = || result::stream::create(result::stream::StreamKind::NonBlocking);
-            make().and_then(|stream| Ok((stream, make()?))).map_err(driver("making a stream"))
+            make().and_then(|stream| Ok((stream, make()?, urgent()?))).map_err(driver("making a stream"))
         });
-        let (stream, side) = streams.inspect_err(|_| {
+        let (stream, side, bringing) = streams.inspect_err(|_| {
             // SAFETY: retained above, and nothing else has it.
             let _ = unsafe { result::primary_ctx::release(ordinal) };
         })?;
@@ -148,7 +150,8 @@ impl Device {
                 context,
                 stream,
                 side,
-                aside: AtomicBool::new(false),
+                bringing,
+                now: AtomicU8::new(0),
                 name,
                 capability: (major, minor),
                 processors: u32::try_from(processors).unwrap_or(1),
@@ -417,6 +420,18 @@ impl Device {
     }
 }
 
+/// A stream whose kernels are begun before those of others that wait.
+fn urgent() -> std::result::Result<sys::CUstream, cudarc::driver::DriverError> {
+    let (mut least, mut most, mut stream) = (0, 0, std::ptr::null_mut());
+    let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+    // SAFETY: the addresses are those of integers and of a handle; the context is current.
+    unsafe {
+        sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut most).result()?;
+        sys::cuStreamCreateWithPriority(&raw mut stream, flags, most).result()?;
+    }
+    Ok(stream)
+}
+
 /// Makes a context this thread's.
 fn current(context: sys::CUcontext) -> Result<()> {
     // SAFETY: the context is retained as long as the device lives.
@@ -426,7 +441,11 @@ fn current(context: sys::CUcontext) -> Result<()> {
 impl Inner {
     /// The stream on which things are started now.
     fn current(&self) -> sys::CUstream {
-        if self.aside.load(Ordering::Relaxed) { self.side } else { self.stream }
+        match self.now.load(Ordering::Relaxed) {
+            1 => self.side,
+            2 => self.bringing,
+            _ => self.stream,
+        }
     }
 }
 
@@ -447,6 +466,7 @@ impl Drop for Inner {
             }
             let _ = result::stream::destroy(self.stream);
             let _ = result::stream::destroy(self.side);
+            let _ = result::stream::destroy(self.bringing);
             let _ = result::primary_ctx::release(self.ordinal);
         }
     }

@@ -20,6 +20,7 @@ macro_rules! modules {
 /// All parts.
 pub(crate) const MODULES: &[Module] = modules![
     "attention",
+    "attention_rows",
     "dense",
     "many_float",
     "many_grid",

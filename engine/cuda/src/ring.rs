@@ -1,28 +1,28 @@
-//! A way for experts from the host's memory to the device while kernels run: two halves, of which one is filled while the other's
-//! experts are used.
+//! A way for experts from the host's memory to the device while kernels run: places for some batches, of which some are filled while
+//! another's experts are used.
 
 use crate::buffer::{Memory, blocks};
 use crate::device::{Arrival, Device};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pack::Shape;
 use crate::slots::Slots;
 use std::sync::Arc;
 
-/// Halves.
-const HALVES: usize = 2;
+/// Batches that there are places for.
+const BATCHES: usize = 16;
 
 /// Places for experts that are on their way through the device.
 pub struct Ring {
     device: Device,
     slots: Slots,
-    /// Where matrices arrive that are then arranged anew; as many bytes for each expert.
+    /// Where matrices arrive that are then arranged anew; as many bytes for each expert of a batch.
     staging: Arc<Memory>,
     staged: usize,
-    /// Experts of a half.
-    half: usize,
-    arrivals: [Arrival; HALVES],
+    /// Experts of a batch.
+    batch: usize,
+    arrivals: Vec<Arrival>,
     /// Batches so far.
-    batches: usize,
+    begun: usize,
 }
 
 /// Bytes of an expert's matrices of this shape that are arranged anew.
@@ -31,48 +31,57 @@ fn staged(shape: &Shape) -> usize {
 }
 
 impl Ring {
-    /// Bytes that a ring takes for each expert that it has room for, whose matrices have these shapes.
-    pub fn bytes_for(shapes: &[Shape; 3]) -> usize {
-        Slots::bytes_for(shapes) + shapes.iter().map(staged).sum::<usize>()
+    /// Bytes of staging that a ring takes besides its slots.
+    pub fn staging_for<'a>(shapes: impl IntoIterator<Item = &'a [Shape; 3]>, slots: usize) -> usize {
+        let bytes = |shapes: &[Shape; 3]| shapes.iter().map(staged).sum::<usize>();
+        slots / BATCHES * shapes.into_iter().map(bytes).max().unwrap_or(0)
     }
 
-    /// A ring in at most `bytes` bytes for experts of at most these shapes' sizes.
+    /// A ring through slots, for experts of these shapes.
     ///
     /// # Errors
-    /// There is no room on the device, or none for a single expert in each half.
-    pub fn new(device: &Device, shapes: &[Shape; 3], bytes: usize) -> Result<Ring> {
-        let half = bytes / Ring::bytes_for(shapes).max(1) / HALVES;
-        let staged = shapes.iter().map(staged).sum();
-        let slots = Slots::new(device, Slots::bytes_for(shapes), half * HALVES)?;
-        let staging = Memory::new(device, staged * half * HALVES);
-        let arrivals = [Arrival::new(device)?, Arrival::new(device)?];
-        device.failure().map_or(Ok(()), Err)?;
-        Ok(Ring { device: device.clone(), slots, staging, staged, half, arrivals, batches: 0 })
+    /// There is no room on the device, or there are too few slots.
+    pub fn new(device: &Device, slots: Slots, shapes: &[[Shape; 3]]) -> Result<Ring> {
+        let batch = slots.count() / BATCHES;
+        if batch == 0 {
+            return Err(Error::Internal(format!("a ring of {} slots", slots.count())));
+        }
+        let staged = Ring::staging_for(shapes, BATCHES);
+        let staging = Memory::new(device, staged * batch);
+        let arrivals = (0..BATCHES).map(|_| Arrival::new(device)).collect::<Result<Vec<_>>>()?;
+        let made = Ring { device: device.clone(), slots, staging, staged, batch, arrivals, begun: 0 };
+        device.failure().map_or(Ok(made), Err)
     }
 
     /// Experts of a batch at most.
     pub fn batch(&self) -> usize {
-        self.half
+        self.batch
+    }
+
+    /// Batches that can be under way at a time.
+    pub fn batches(&self) -> usize {
+        BATCHES
     }
 
     /// Starts to bring a batch: the bytes of each expert's gate, up and down projections, as the file has them, which must stay where
-    /// they are until the batch is [awaited](Ring::wait) and what uses it has ended. Kernels that were started before this may
-    /// still use the batch before last. Returns where the experts' matrices will be.
+    /// they are until the batch is [awaited](Ring::wait) and what uses it has ended. It takes the place of the one so many
+    /// batches before that there are places for, which nothing that is started from now on may use. Returns where the experts'
+    /// matrices will be.
     pub fn bring(&mut self, shapes: &[Shape; 3], experts: &[[&[u8]; 3]]) -> Vec<[u64; 3]> {
-        let fits = experts.len() <= self.half
+        let fits = experts.len() <= self.batch
             && Slots::bytes_for(shapes) <= self.slots.bytes()
             && shapes.iter().map(staged).sum::<usize>() <= self.staged
             && experts.iter().all(|e| e.iter().zip(shapes).all(|(bytes, shape)| bytes.len() == shape.file_bytes()));
         if !crate::ops::fits(&self.device, "experts on their way", fits) {
             return Vec::new();
         }
-        let at = self.batches % HALVES;
-        self.batches += 1;
-        let first = at * self.half;
+        let at = self.begun % BATCHES;
+        self.begun += 1;
+        let first = at * self.batch;
         let places: Vec<_> = (0..experts.len()).map(|e| self.slots.addresses(first + e, shapes)).collect();
         let apart = self.slots.bytes() as u64;
         self.device.beside(|| {
-            let mut from = self.staging.address() + (first * self.staged) as u64;
+            let mut from = self.staging.address();
             for (m, shape) in shapes.iter().enumerate() {
                 let each = staged(shape);
                 for (e, (expert, place)) in experts.iter().zip(&places).enumerate() {
@@ -95,17 +104,16 @@ impl Ring {
         places
     }
 
-    /// What is started from now on runs when batch `number`, counted from the ring's first, has arrived; only the last two can
-    /// be asked for.
+    /// What is started from now on runs when batch `number`, counted from the ring's first, has arrived.
     pub fn wait(&self, number: usize) {
-        if let Some(arrival) = self.arrivals.get(number % HALVES) {
+        if let Some(arrival) = self.arrivals.get(number % BATCHES) {
             arrival.wait();
         }
     }
 
     /// The number of the next batch.
     pub fn next(&self) -> usize {
-        self.batches
+        self.begun
     }
 }
 

@@ -13,6 +13,8 @@ const ALIGNMENT: usize = 256;
 /// Slots of one size, each for the three matrices of an expert.
 pub struct Slots {
     memory: Arc<Memory>,
+    /// Slots of the memory before the first of these.
+    before: usize,
     bytes: usize,
     count: usize,
 }
@@ -30,7 +32,14 @@ impl Slots {
     pub fn new(device: &Device, bytes: usize, count: usize) -> Result<Slots> {
         let bytes = bytes.next_multiple_of(ALIGNMENT);
         let memory = Memory::new(device, bytes * count);
-        device.failure().map_or(Ok(Slots { memory, bytes, count }), Err)
+        device.failure().map_or(Ok(Slots { memory, before: 0, bytes, count }), Err)
+    }
+
+    /// The last `count` of these slots, or all if there are fewer. The memory is the same.
+    pub fn last(&self, count: usize) -> Slots {
+        let count = count.min(self.count);
+        let before = self.before + self.count - count;
+        Slots { memory: Arc::clone(&self.memory), before, bytes: self.bytes, count }
     }
 
     /// Bytes of a slot.
@@ -45,7 +54,8 @@ impl Slots {
 
     /// Addresses of the matrices of an expert in a slot.
     pub fn addresses(&self, slot: usize, shapes: &[Shape; 3]) -> [u64; 3] {
-        let mut at = self.memory.address() + (slot.min(self.count.saturating_sub(1)) * self.bytes) as u64;
+        let slot = self.before + slot.min(self.count.saturating_sub(1));
+        let mut at = self.memory.address() + (slot * self.bytes) as u64;
         shapes.map(|shape| {
             let address = at;
             at += shape.bytes().next_multiple_of(ALIGNMENT) as u64;

@@ -377,14 +377,20 @@ fn delta_net_layers() {
 #[test]
 fn attention_and_its_selection() {
     let Some(device) = gpu() else { return };
+    for (rows, heads) in [(3, 6), (40, 6), (33, 26)] {
+        attention_of(&device, rows, heads);
+    }
+}
+
+fn attention_of(device: &Device, rows: usize, query_heads: usize) {
     let mut numbers = Numbers(11);
-    let up = |v: &[f32]| Floats::upload(&device, v);
-    let shape = AttentionShape { heads: 6, kv_heads: 2, dim: 64 };
-    let (rows, first, row) = (3, 900, 2 * 64);
+    let up = |v: &[f32]| Floats::upload(device, v);
+    let shape = AttentionShape { heads: query_heads, kv_heads: 2, dim: 64 };
+    let (first, row) = (900, 2 * 64);
     let held = first + rows;
     let (k, v) = (numbers.floats(held * row, 1.0), numbers.floats(held * row, 2.0));
-    let (q, gate) = (numbers.floats(rows * 6 * 64, 1.5), numbers.floats(rows * 6 * 64, 3.0));
-    let (mut keys, mut values) = (Cache::new(&device, row, 1000), Cache::new(&device, row, 1000));
+    let (q, gate) = (numbers.floats(rows * query_heads * 64, 1.5), numbers.floats(rows * query_heads * 64, 3.0));
+    let (mut keys, mut values) = (Cache::new(device, row, 1000), Cache::new(device, row, 1000));
     for (from, to) in [(0, 500), (500, 501), (501, held)] {
         keys.append(&up(&k[from * row..to * row]));
         values.append(&up(&v[from * row..to * row]));
@@ -394,7 +400,7 @@ fn attention_and_its_selection() {
     let (heads, dim, block) = (3, 32, 4);
     let rope = Rope::new(16, 1e4);
     let (raw, gamma) = (numbers.floats(held * dim, 1.0), numbers.floats(dim, 1.0));
-    let mut raw_keys = Cache::new(&device, dim, 1000);
+    let mut raw_keys = Cache::new(device, dim, 1000);
     raw_keys.append(&up(&raw));
     let mut pooled = Vec::new();
     for b in 0..held / block {
@@ -407,7 +413,7 @@ fn attention_and_its_selection() {
         rope.at(b * block).apply(Isa::detect(), &mut key, dim);
         pooled.extend(key);
     }
-    let mut block_keys = Cache::new(&device, dim, 250);
+    let mut block_keys = Cache::new(device, dim, 250);
     for (from, to) in [(0, 401), (401, held)] {
         let turns: Vec<f32> = Turns::values(&rope, (from / block..to / block).map(|b| b * block));
         let turns = Turns::within(up(&turns), to / block - from / block);
@@ -433,7 +439,7 @@ fn attention_and_its_selection() {
     let all: Vec<_> = (1..=rows).map(|t| attention::Selection::All(first + t)).collect();
     let mut out = vec![0.0; q.len()];
     attention::attend(&cpu(), shape, &q, &gate, &k, &v, &all, &mut out);
-    let selection = Selection::all(&device, First::At(first), rows, first + rows);
+    let selection = Selection::all(device, First::At(first), rows, first + rows);
     same("attention to all", &selection.attend(shape, &up(&q), &up(&gate), &keys, &values).download(), &out);
 }
 

@@ -20,9 +20,9 @@ impl Device {
         if let Some(recording) = &mut *lock(&self.inner.recording) {
             recording.waiting = Some(Vec::new());
         }
-        self.inner.aside.store(true, Ordering::Relaxed);
+        self.inner.now.store(1, Ordering::Relaxed);
         let made = f();
-        self.inner.aside.store(false, Ordering::Relaxed);
+        self.inner.now.store(0, Ordering::Relaxed);
         (made, Aside(true))
     }
 
@@ -42,17 +42,17 @@ impl Device {
     /// What `f` starts runs beside what is started later, and behind all that was started before. `f` must not allocate: memory
     /// that it gives back would be others' at once.
     pub(crate) fn beside(&self, f: impl FnOnce()) {
-        if self.order(self.inner.stream, self.inner.side) {
-            self.inner.aside.store(true, Ordering::Relaxed);
+        if self.order(self.inner.stream, self.inner.bringing) {
+            self.inner.now.store(2, Ordering::Relaxed);
             f();
-            self.inner.aside.store(false, Ordering::Relaxed);
+            self.inner.now.store(0, Ordering::Relaxed);
         }
     }
 
     /// Waits until what was started [beside](Device::beside) everything else has ended.
     pub(crate) fn wait_beside(&self) {
         // SAFETY: the stream is ours and lives.
-        self.attempt_call("copying experts", || unsafe { result::stream::synchronize(self.inner.side) });
+        self.attempt_call("copying experts", || unsafe { result::stream::synchronize(self.inner.bringing) });
     }
 
     /// Makes one stream wait for another.
@@ -94,8 +94,9 @@ impl Arrival {
     /// It is behind what was started beside so far.
     pub(crate) fn mark(&self) {
         // SAFETY: the event and the stream are ours and live.
-        self.device
-            .attempt_call("copying experts", || unsafe { result::event::record(self.event, self.device.inner.side) });
+        self.device.attempt_call("copying experts", || unsafe {
+            result::event::record(self.event, self.device.inner.bringing)
+        });
     }
 
     /// What is started from now on runs behind it.

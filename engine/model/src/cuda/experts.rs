@@ -144,6 +144,8 @@ impl LayerExperts {
         let Some(mut sum) = ExpertSum::new(x, routed, self.kinds, self.source.host.count) else {
             return Floats::zeros(&ops.device, x.len());
         };
+        // Which may borrow slots.
+        let brings = prefill::brings(ops, routing);
         let residency = lock(&ops.residency).clone();
         let mut resident = Vec::new();
         let mut missed: Vec<usize> = Vec::new();
@@ -153,7 +155,7 @@ impl LayerExperts {
                 None => missed.push(expert),
             }
         }
-        if missed.is_empty() || !prefill::brings(ops, routing) {
+        if missed.is_empty() || !brings {
             sum.add(&resident);
             let pairs: Vec<usize> = missed.iter().flat_map(|&e| sum.pairs(e)).map(|&pair| pair as usize).collect();
             if !pairs.is_empty() {

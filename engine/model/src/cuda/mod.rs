@@ -43,7 +43,7 @@ const LARGEST: f32 = 1e18;
 /// Rows of the longest window that is recorded.
 const RECORDED: usize = 8;
 
-/// Bytes in which experts pass through the device when prompts are read.
+/// Bytes in which experts pass through the device when prompts are read, where there are no slots to borrow.
 pub const RING: usize = 256 << 20;
 
 /// Where routed experts are.
@@ -112,8 +112,8 @@ impl CudaOps {
         *lock(&self.rule) = rule;
     }
 
-    /// In how many bytes of the device's memory experts pass through when prompts are read; [`RING`], unless this says otherwise
-    /// before the first prompt. With room for less than two experts the CPU computes those that are not resident.
+    /// In how many bytes of the device's memory experts pass through when prompts are read and there are no slots to borrow for that;
+    /// [`RING`], unless this says otherwise before the first prompt. Without room the CPU computes those that are not resident.
     pub fn ring(&self, bytes: usize) {
         self.ring.store(bytes, Ordering::Relaxed);
     }

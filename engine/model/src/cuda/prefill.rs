@@ -7,7 +7,10 @@ use crate::ops::Routing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use strata_cuda::{ExpertSum, Ring};
+use strata_cuda::{ExpertSum, Ring, Slots};
+
+/// Slots that are borrowed at most.
+const LENT: usize = 512;
 
 /// Rows from which on experts are brought. The CPU has those of fewer rows computed before they arrive.
 const ROWS: usize = 32;
@@ -45,15 +48,39 @@ pub(super) fn brings(ops: &CudaOps, routing: &Routing) -> bool {
     }
     let mut bringer = lock(&ops.bringer);
     if bringer.is_none() {
-        // The largest experts of any layer fit.
-        let sources = lock(&ops.sources);
-        let bytes = ops.ring.load(Ordering::Relaxed);
-        let shapes = sources.iter().map(|s| s.shapes).max_by_key(Ring::bytes_for);
-        let ring =
-            shapes.and_then(|shapes| Ring::new(&ops.device, &shapes, bytes).ok()).filter(|ring| ring.batch() > 0);
-        *bringer = ring.map(|ring| Bringer { ring, ahead: VecDeque::new(), layer: 0 });
+        *bringer = bringer_for(ops);
     }
     bringer.is_some()
+}
+
+/// A ring through borrowed slots, or through its own where there are few.
+fn bringer_for(ops: &CudaOps) -> Option<Bringer> {
+    let shapes: Vec<_> = lock(&ops.sources).iter().map(|s| s.shapes).collect();
+    let slot = shapes.iter().map(Slots::bytes_for).max()?;
+    let own = ops.ring.load(Ordering::Relaxed) / slot.max(1);
+    let residency = lock(&ops.residency).clone();
+    let slots = match residency.filter(|residency| residency.slots().count() / 2 > own) {
+        Some(residency) => residency.lend(LENT),
+        None => Slots::new(&ops.device, slot, own).ok()?,
+    };
+    let ring = Ring::new(&ops.device, slots, &shapes).ok()?;
+    Some(Bringer { ring, ahead: VecDeque::new(), layer: 0 })
+}
+
+impl CudaOps {
+    /// Ends the bringing of experts, if there was any: borrowed slots get back what they had.
+    pub(super) fn stop_bringing(&self) {
+        if lock(&self.bringer).take().is_none() {
+            return;
+        }
+        let Some(residency) = lock(&self.residency).clone() else { return };
+        let sources = lock(&self.sources);
+        for (layer, expert, slot) in residency.take_back() {
+            if let Some(source) = sources.get(layer) {
+                residency.slots().fill(&self.device, slot, &source.shapes, source.matrices(expert));
+            }
+        }
+    }
 }
 
 /// Adds a layer's experts, resident and missed ones.
@@ -81,7 +108,7 @@ pub(super) fn bring(
             ahead.push_back(bringer.bring(&layer.source, experts));
         }
     };
-    while ahead.len() < 2 && batches.len() > 0 {
+    while ahead.len() < bringer.ring.batches() && batches.len() > 0 {
         start(bringer, &mut batches, &mut ahead);
     }
     sum.add(resident);
@@ -96,7 +123,7 @@ pub(super) fn bring(
             let absent = |&e: &usize| {
                 residency.as_ref().is_none_or(|r| r.addresses(layer.layer() + 1, e, &source.shapes).is_none())
             };
-            (0..source.host.count).filter(absent).take(2 * bringer.ring.batch())
+            (0..source.host.count).filter(absent).take(bringer.ring.batches() * bringer.ring.batch())
         })
         .collect();
     let mut likely = likely.chunks(bringer.ring.batch());

@@ -103,6 +103,7 @@ impl Model<CudaOps> {
         let device = self.ops().device();
         let count = (bytes / slot.max(1)).min(layers.len() * experts);
         // What was kept before goes first.
+        *lock(&self.ops().bringer) = None;
         *lock(&self.ops().residency) = None;
         let mut residency = Residency::new(Slots::new(device, slot, count)?, layers.len(), experts);
         let mut used = 0;
@@ -149,6 +150,7 @@ impl Model<CudaOps> {
         tokens: &[u32],
         observer: &mut dyn Observer,
     ) -> Result<Output<CudaOps>> {
+        self.ops().stop_bringing();
         let (c, first, rows) = (self.config(), state.tokens.len(), tokens.len());
         let chooses = c.attention.indexer.is_some_and(|i| (first + rows) / i.block > i.budget);
         let mut window = std::mem::replace(&mut state.window, Window::new());
