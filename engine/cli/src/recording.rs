@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use strata_config::registry::{ADMISSION, COPY_ROUNDS, INSERT_BUDGET, ISA, POLICY, SCOPE, THREADS};
+use strata_config::registry::{ADMISSION, COPY_ROUNDS, INSERT_BUDGET, ISA, POLICY, PREFILL_CHUNK, SCOPE, THREADS};
 use strata_config::{Origin, Settings};
 use strata_gguf::{Gguf, show_path};
 use strata_policy::cache::CacheParams;
@@ -205,6 +205,7 @@ fn knobs<O: Machine>(engine: &Engine<O>, settings: &Settings) -> BTreeMap<String
         let Some((value, origin)) = found.filter(|_| !knob.secret) else { continue };
         let value = match knob.key {
             key if key == THREADS.key => ops.cpu().pool().threads().to_string(),
+            key if key == PREFILL_CHUNK.key => settings.engine.prefill_chunk.to_string(),
             key if key == ISA.key => ops.cpu().isa().name().to_owned(),
             _ => value.to_string(),
         };

@@ -96,10 +96,11 @@ pub static PREFILL_CHUNK: Knob = Knob {
     key: "engine.prefill_chunk",
     flag: "prefill-chunk",
     env: "STRATA_PREFILL_CHUNK",
-    kind: Kind::Int { min: 1, max: 16_384 },
+    kind: Kind::Int { min: 0, max: 16_384 },
     unit: "tokens",
-    help: "Prompt tokens read in one pass",
-    long_help: "Larger passes read each expert less often and need more memory. The answer is the same for every size.",
+    help: "Prompt tokens read in one pass; 0 = 256 on the CPU, on a GPU as many as are of use and have room",
+    long_help: "Larger passes read each expert less often and need more memory; on a GPU, experts make room for the time of a \
+                prompt. The answer is the same for every size.",
     ..PLAIN
 };
 

@@ -319,7 +319,7 @@ mod tests {
             ctx: 8192,
             threads: 0,
             isa: "auto".into(),
-            prefill_chunk: 256,
+            prefill_chunk: 0,
             device: "auto".into(),
             vram_budget: None,
             expert_profile: None,

@@ -8,7 +8,9 @@ pub(crate) use launch::Arg;
 pub use launch::KernelTime;
 
 use crate::error::{Error, Result, driver};
+use crate::loan::{self, Loan};
 use crate::pool::Pool;
+use crate::slots::Slots;
 use cudarc::driver::{result, sys};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -38,6 +40,7 @@ struct Inner {
     total: usize,
     functions: Mutex<Functions>,
     pool: Mutex<Pool>,
+    loan: Mutex<Option<Loan>>,
     failure: Mutex<Option<Error>>,
     recording: Mutex<Option<Recording>>,
     /// While kernels are timed: each with the events before and behind it.
@@ -158,6 +161,7 @@ impl Device {
                 total,
                 functions: Mutex::default(),
                 pool: Mutex::default(),
+                loan: Mutex::default(),
                 failure: Mutex::default(),
                 recording: Mutex::default(),
                 timed: Mutex::default(),
@@ -237,7 +241,8 @@ impl Device {
         let mut recording = lock(&self.inner.recording);
         let Some(recording) = &mut *recording else {
             drop(recording);
-            return (self.take(size, bytes), size, None);
+            let borrowed = || lock(&self.inner.loan).as_mut().filter(|_| size >= loan::LEAST && !constant)?.take(size);
+            return (borrowed().unwrap_or_else(|| self.take(size, bytes)), size, None);
         };
         let own = Arc::clone(&recording.own);
         let again = if constant { None } else { recording.pool.take(size) };
@@ -350,9 +355,42 @@ impl Device {
 
     /// Gives back what [`Device::allocate`] gave.
     pub(crate) fn release(&self, address: u64, size: usize) {
-        if address != 0 {
-            lock(&self.inner.pool).put(size, address);
+        if address == 0 {
+            return;
         }
+        match &mut *lock(&self.inner.loan) {
+            Some(loan) if loan.has(address) => loan.put(address, size),
+            _ => lock(&self.inner.pool).put(size, address),
+        }
+    }
+
+    /// Until [`Device::take_back`], large intermediate results are kept, while [`Device::use_loan`] says so, in the memory of these slots, which nothing else may use
+    /// meanwhile. What was lent before must have been taken back.
+    pub fn lend(&self, slots: Slots) {
+        let mut loan = lock(&self.inner.loan);
+        if loan.is_none() {
+            *loan = Some(Loan::new(slots));
+        }
+    }
+
+    /// Whether results are kept there that are begun from now on; those that live long must not be.
+    pub fn use_loan(&self, yes: bool) {
+        if let Some(loan) = &mut *lock(&self.inner.loan) {
+            loan.open(yes);
+        }
+    }
+
+    /// Ends the lending. `None` if a result still is in that memory: then it goes on. Otherwise the most bytes that were in use;
+    /// 0 if nothing was lent.
+    pub fn take_back(&self) -> Option<usize> {
+        let mut loan = lock(&self.inner.loan);
+        if loan.as_ref().is_some_and(|loan| !loan.is_whole()) {
+            return None;
+        }
+        let ended = loan.take().map(Loan::end);
+        // The slots' memory may be given back now, which asks whether it is lent.
+        drop(loan);
+        Some(ended.map_or(0, |(_, most)| most))
     }
 
     /// Copies to the device; `values` may change when this returns.

@@ -26,6 +26,7 @@ mod error;
 mod experts;
 mod graph;
 mod kernels;
+mod loan;
 mod many;
 mod mapped;
 mod matrix;

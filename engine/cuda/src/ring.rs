@@ -8,7 +8,7 @@ use crate::pack::Shape;
 use crate::slots::Slots;
 use std::sync::Arc;
 
-/// Batches that there are places for.
+/// Batches that there are places for, unless slots are fewer.
 const BATCHES: usize = 16;
 
 /// Places for experts that are on their way through the device.
@@ -34,7 +34,7 @@ impl Ring {
     /// Bytes of staging that a ring takes besides its slots.
     pub fn staging_for<'a>(shapes: impl IntoIterator<Item = &'a [Shape; 3]>, slots: usize) -> usize {
         let bytes = |shapes: &[Shape; 3]| shapes.iter().map(staged).sum::<usize>();
-        slots / BATCHES * shapes.into_iter().map(bytes).max().unwrap_or(0)
+        (slots / BATCHES).max(1) * shapes.into_iter().map(bytes).max().unwrap_or(0)
     }
 
     /// A ring through slots, for experts of these shapes.
@@ -42,13 +42,13 @@ impl Ring {
     /// # Errors
     /// There is no room on the device, or there are too few slots.
     pub fn new(device: &Device, slots: Slots, shapes: &[[Shape; 3]]) -> Result<Ring> {
-        let batch = slots.count() / BATCHES;
-        if batch == 0 {
+        let (batch, batches) = ((slots.count() / BATCHES).max(1), slots.count().min(BATCHES));
+        if batches < 2 {
             return Err(Error::Internal(format!("a ring of {} slots", slots.count())));
         }
         let staged = Ring::staging_for(shapes, BATCHES);
         let staging = Memory::new(device, staged * batch);
-        let arrivals = (0..BATCHES).map(|_| Arrival::new(device)).collect::<Result<Vec<_>>>()?;
+        let arrivals = (0..batches).map(|_| Arrival::new(device)).collect::<Result<Vec<_>>>()?;
         let made = Ring { device: device.clone(), slots, staging, staged, batch, arrivals, begun: 0 };
         device.failure().map_or(Ok(made), Err)
     }
@@ -60,7 +60,7 @@ impl Ring {
 
     /// Batches that can be under way at a time.
     pub fn batches(&self) -> usize {
-        BATCHES
+        self.arrivals.len()
     }
 
     /// Starts to bring a batch: the bytes of each expert's gate, up and down projections, as the file has them, which must stay where
@@ -75,7 +75,7 @@ impl Ring {
         if !crate::ops::fits(&self.device, "experts on their way", fits) {
             return Vec::new();
         }
-        let at = self.begun % BATCHES;
+        let at = self.begun % self.batches();
         self.begun += 1;
         let first = at * self.batch;
         let places: Vec<_> = (0..experts.len()).map(|e| self.slots.addresses(first + e, shapes)).collect();
@@ -106,7 +106,7 @@ impl Ring {
 
     /// What is started from now on runs when batch `number`, counted from the ring's first, has arrived.
     pub fn wait(&self, number: usize) {
-        if let Some(arrival) = self.arrivals.get(number % BATCHES) {
+        if let Some(arrival) = self.arrivals.get(number % self.batches()) {
             arrival.wait();
         }
     }

@@ -42,8 +42,19 @@ impl Slots {
         Slots { memory: Arc::clone(&self.memory), before, bytes: self.bytes, count }
     }
 
+    /// The first `count` of these slots, or all if there are fewer. The memory is the same.
+    pub fn first(&self, count: usize) -> Slots {
+        let count = count.min(self.count);
+        Slots { memory: Arc::clone(&self.memory), before: self.before, bytes: self.bytes, count }
+    }
+
+    /// Where the slots begin, and their bytes.
+    pub(crate) fn range(&self) -> (u64, usize) {
+        (self.memory.address() + (self.before * self.bytes) as u64, self.count * self.bytes)
+    }
+
     /// Bytes of a slot.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 

@@ -215,6 +215,21 @@ impl<O: Ops> Model<O> {
         tokens: &[u32],
         want: Want,
         observer: &mut dyn Observer,
+        window: Option<&mut Window<O>>,
+    ) -> Result<Output<O>> {
+        self.ops.begin(&self.config, tokens.len());
+        let output = self.layers(state, tokens, want, observer, window);
+        self.ops.end();
+        output
+    }
+
+    /// [`Model::pass`], once there is room for it.
+    fn layers(
+        &self,
+        state: &mut State<O>,
+        tokens: &[u32],
+        want: Want,
+        observer: &mut dyn Observer,
         mut window: Option<&mut Window<O>>,
     ) -> Result<Output<O>> {
         let (c, ops, first) = (&self.config, &self.ops, state.tokens.len());

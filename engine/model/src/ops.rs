@@ -104,6 +104,12 @@ pub trait Ops {
         0
     }
 
+    /// Makes room for a pass over so many rows.
+    fn begin(&self, _config: &ModelConfig, _rows: usize) {}
+
+    /// A pass has ended, well or not.
+    fn end(&self) {}
+
     /// What failed first on the device, after which results are worth nothing. Asked at the end of a pass, and after
     /// loading.
     fn failure(&self) -> Option<crate::error::Error> {

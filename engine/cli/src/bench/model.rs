@@ -178,7 +178,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     let target = Target::of(matches)?;
     let idle_cache = recording::check_cache(&settings, target.is_some())?;
     let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
-    let settings = flags::settings(matches, Some(&gguf))?;
+    let mut settings = flags::settings(matches, Some(&gguf))?;
     let started = Started::begin(kind.name(), matches)?;
     interrupt::handler()?;
     // A longer text would not help, so this comes first.
@@ -192,6 +192,7 @@ pub(crate) fn run(kind: Kind, matches: &ArgMatches) -> Result<()> {
     corpus.must_hold(turns.saturating_mul(plan.round()), remedies)?;
     let purpose = Purpose { context: Some(plan.longest() + 1), conversations: 1, checkpoints: 0 };
     let placement = Placement::new(&gguf, &settings, purpose)?;
+    settings.engine.prefill_chunk = placement.chunk(&settings);
     let task = Task { gguf: &gguf, settings: &settings, placement: &placement, plan, target, started };
     on_device!(placement, &settings, |ops| task.run(ops, corpus, idle_cache))
 }

@@ -13,9 +13,12 @@ use strata_cpu::Cpu;
 use strata_cuda::Device;
 use strata_gguf::Gguf;
 use strata_model::plan::{self, Needs, Plan, Wish};
-use strata_model::{CpuOps, CudaOps, ExpertPlace, ModelConfig};
+use strata_model::{CpuOps, CudaOps, ExpertPlace, ModelConfig, RING};
 use strata_runtime::Engine;
 use strata_server::engine::SharedOps;
+
+/// Tokens of a prompt that the CPU reads in one pass where nothing else is said; see defaults.toml.
+const CPU_CHUNK: usize = 256;
 
 /// A device as the verbs use it.
 pub(crate) trait Machine: SharedOps + Sized {
@@ -211,7 +214,12 @@ impl Placement {
         let cpu = Cpu::new(settings.engine.threads, load::isa(settings)?);
         Ok(match &self.gpu {
             None => Chosen::Cpu(CpuOps::on(cpu)),
-            Some(gpu) => Chosen::Cuda(Box::new(CudaOps::new(gpu.device.clone(), cpu, gpu.plan.place))),
+            Some(gpu) => {
+                let ops = CudaOps::new(gpu.device.clone(), cpu, gpu.plan.place);
+                // Where there are few slots, experts pass through what is kept in reserve.
+                ops.ring(usize::try_from(gpu.plan.wish.reserve / 2).unwrap_or(RING).min(RING));
+                Chosen::Cuda(Box::new(ops))
+            }
         })
     }
 
@@ -220,6 +228,15 @@ impl Placement {
         match self.plan() {
             Some(plan) if plan.place == ExpertPlace::Host => 0.5,
             _ => 1.0,
+        }
+    }
+
+    /// Tokens of a prompt that are read in one pass.
+    pub(crate) fn chunk(&self, settings: &Settings) -> usize {
+        match (self.plan(), settings.engine.prefill_chunk) {
+            (Some(plan), _) => plan.chunk,
+            (None, 0) => CPU_CHUNK,
+            (None, asked) => asked,
         }
     }
 

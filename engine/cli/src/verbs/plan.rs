@@ -184,7 +184,13 @@ impl Found {
             (
                 "intermediate results",
                 plan.scratch,
-                format!("of {} of a prompt", output::count(plan.wish.chunk, "token")),
+                match plan.chunk > plan.reserved {
+                    false => format!("of {} of a prompt", output::count(plan.chunk, "token")),
+                    true => {
+                        let (reserved, chunk) = (plan.reserved, output::grouped(plan.chunk as u64));
+                        format!("of {}; prompts are read {chunk} at a time", output::count(reserved, "token"))
+                    }
+                },
             ),
             ("reserve", plan.wish.reserve, "stays free".into()),
             ("expert slots", plan.slots_bytes, format!("{slots} of {all} experts ({share:.1} %)")),
@@ -258,6 +264,7 @@ impl Found {
                 "conversations": plan.conversations,
                 "checkpoints": plan.checkpoints,
                 "context": plan.wish.context,
+                "prefill_chunk": plan.chunk,
                 "slots": plan.slots,
                 "slot_bytes": needs.slot,
                 "slots_bytes": plan.slots_bytes,

@@ -116,7 +116,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
         Parking::prepare(folder)?;
     }
     let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
-    let settings = flags::settings(matches, Some(&gguf))?;
+    let mut settings = flags::settings(matches, Some(&gguf))?;
     settings.said_of_results().filter(|_| !options.quiet).iter().for_each(|line| note(line));
     let mut warnings = settings.warnings().to_vec();
     let kept = !options.raw && settings.cache.park.is_some();
@@ -124,6 +124,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<()> {
     let followed = prompt.is_none() || kept;
     let checkpoints = if followed { settings.cache.checkpoints } else { 0 };
     let placement = Placement::new(&gguf, &settings, Purpose { context: None, conversations: 1, checkpoints })?;
+    settings.engine.prefill_chunk = placement.chunk(&settings);
     warnings.extend(idle_cache.map(String::from));
     let task = Task { gguf: &gguf, settings: &settings, options, prompt, target, followed };
     on_device!(placement, &settings, |ops| task.run(ops, &placement, warnings))

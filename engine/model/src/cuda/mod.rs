@@ -169,6 +169,17 @@ impl Ops for CudaOps {
         if self.recorded.load(Ordering::Relaxed) { RECORDED } else { 0 }
     }
 
+    fn begin(&self, config: &ModelConfig, rows: usize) {
+        if self.recording(|_| ()).is_none() {
+            self.borrow(config, rows);
+            self.device.use_loan(true);
+        }
+    }
+
+    fn end(&self) {
+        self.device.use_loan(false);
+    }
+
     fn failure(&self) -> Option<Error> {
         self.device.failure().map(Error::from)
     }

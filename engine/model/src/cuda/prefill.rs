@@ -1,22 +1,21 @@
 //! Prompts whose experts are in the host's memory: those that are not resident are brought while the device computes with others.
 
-use super::CudaOps;
 use super::experts::{LayerExperts, Source};
 use super::recording::lock;
+use super::{CudaOps, ExpertPlace};
+use crate::config::ModelConfig;
 use crate::ops::Routing;
+use crate::plan::{ModelNumbers, PASSED, RESERVED};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strata_cuda::{ExpertSum, Ring, Slots};
 
-/// Slots that are borrowed at most.
-const LENT: usize = 512;
-
 /// Rows from which on experts are brought. The CPU has those of fewer rows computed before they arrive.
 const ROWS: usize = 32;
 
-/// Tokens per expert of a layer from which on nearly all of them are wanted, so that they can be brought before it is known which are.
-const ALL: usize = 4;
+/// Uses of an expert of a layer on average from which on experts are brought before it is known which of the next layer's are wanted.
+const AHEAD: usize = 2;
 
 /// What brings experts, and which are under way for the next layer.
 pub(crate) struct Bringer {
@@ -43,43 +42,70 @@ impl Bringer {
 
 /// Whether missed experts of these rows are brought.
 pub(super) fn brings(ops: &CudaOps, routing: &Routing) -> bool {
-    if routing.ids.len() < ROWS * routing.used.max(1) {
-        return false;
-    }
-    let mut bringer = lock(&ops.bringer);
-    if bringer.is_none() {
-        *bringer = bringer_for(ops);
-    }
-    bringer.is_some()
-}
-
-/// A ring through borrowed slots, or through its own where there are few.
-fn bringer_for(ops: &CudaOps) -> Option<Bringer> {
-    let shapes: Vec<_> = lock(&ops.sources).iter().map(|s| s.shapes).collect();
-    let slot = shapes.iter().map(Slots::bytes_for).max()?;
-    let own = ops.ring.load(Ordering::Relaxed) / slot.max(1);
-    let residency = lock(&ops.residency).clone();
-    let slots = match residency.filter(|residency| residency.slots().count() / 2 > own) {
-        Some(residency) => residency.lend(LENT),
-        None => Slots::new(&ops.device, slot, own).ok()?,
-    };
-    let ring = Ring::new(&ops.device, slots, &shapes).ok()?;
-    Some(Bringer { ring, ahead: VecDeque::new(), layer: 0 })
+    routing.ids.len() >= ROWS * routing.used.max(1) && lock(&ops.bringer).is_some()
 }
 
 impl CudaOps {
-    /// Ends the bringing of experts, if there was any: borrowed slots get back what they had.
-    pub(super) fn stop_bringing(&self) {
-        if lock(&self.bringer).take().is_none() {
+    /// Makes room for a pass over some rows, operation by operation: experts will pass through borrowed slots, and intermediate results
+    /// be in others. Where there are few slots, the ring has its own.
+    pub(super) fn borrow(&self, config: &ModelConfig, rows: usize) {
+        if self.place == ExpertPlace::Device || rows < ROWS {
             return;
         }
+        let sources = lock(&self.sources);
+        let shapes: Vec<_> = sources.iter().map(|s| s.shapes).collect();
+        drop(sources);
+        let slot = shapes.iter().map(Slots::bytes_for).max().unwrap_or(0).max(1);
+        let own = self.ring.load(Ordering::Relaxed) / slot;
+        let residency = lock(&self.residency).clone();
+        let residency = residency.filter(|residency| residency.lendable(usize::MAX) > own);
+        let results = if rows > RESERVED { ModelNumbers::of(config).results(rows) } else { 0 };
+        let wanted = PASSED + usize::try_from(results).unwrap_or(usize::MAX).div_ceil(slot);
+        let lendable = residency.as_ref().map_or(0, |residency| residency.lendable(wanted));
+        if lock(&self.bringer).is_some() && residency.as_ref().is_none_or(|residency| residency.lent() >= lendable) {
+            return;
+        }
+        self.stop_bringing();
+        let slots = match &residency {
+            // What was lent before is still in use somewhere.
+            Some(residency) if residency.lent() > 0 => return,
+            Some(residency) => {
+                let lent = residency.lend(wanted);
+                let ring = PASSED.min(lent.count() / 2);
+                if lent.count() > 2 * ring {
+                    self.device.lend(lent.first(lent.count() - ring));
+                }
+                Some(lent.last(ring))
+            }
+            None => Slots::new(&self.device, slot, own).ok(),
+        };
+        let ring = slots.and_then(|slots| Ring::new(&self.device, slots, &shapes).ok());
+        *lock(&self.bringer) = ring.map(|ring| Bringer { ring, ahead: VecDeque::new(), layer: 0 });
+    }
+
+    /// Ends the bringing of experts, if there was any: borrowed slots get back what they had, unless results are still there.
+    pub(super) fn stop_bringing(&self) {
         let Some(residency) = lock(&self.residency).clone() else { return };
+        if residency.lent() == 0 {
+            return;
+        }
+        if self.device.take_back().is_none() {
+            return;
+        }
+        *lock(&self.bringer) = None;
         let sources = lock(&self.sources);
         for (layer, expert, slot) in residency.take_back() {
             if let Some(source) = sources.get(layer) {
                 residency.slots().fill(&self.device, slot, &source.shapes, source.matrices(expert));
             }
         }
+    }
+}
+
+impl Drop for CudaOps {
+    fn drop(&mut self) {
+        // The device would hold the slots otherwise, and they the device.
+        self.device.take_back();
     }
 }
 
@@ -112,20 +138,17 @@ pub(super) fn bring(
         start(bringer, &mut batches, &mut ahead);
     }
     sum.add(resident);
-    // What the next layer is likely to want follows this one's.
+    // What the next layer is likely to want follows this one's: as many as this one wanted, those first that are used most.
     let pairs = missed.iter().chain(resident.iter().map(|(e, _)| e)).map(|&e| sum.pairs(e).len()).sum::<usize>();
     let next = lock(&ops.sources).get(layer.layer() + 1).map(Arc::clone);
-    let next = next.filter(|source| pairs >= ALL * source.host.count);
+    let next = next.filter(|source| pairs >= AHEAD * source.host.count);
     let residency = lock(&ops.residency).clone();
-    let likely: Vec<usize> = next
-        .iter()
-        .flat_map(|source| {
-            let absent = |&e: &usize| {
-                residency.as_ref().is_none_or(|r| r.addresses(layer.layer() + 1, e, &source.shapes).is_none())
-            };
-            (0..source.host.count).filter(absent).take(bringer.ring.batches() * bringer.ring.batch())
-        })
-        .collect();
+    let room = missed.len().min(bringer.ring.batches() * bringer.ring.batch());
+    let likely: Vec<usize> = match (&next, &residency) {
+        (None, _) => Vec::new(),
+        (Some(_), Some(residency)) => residency.absent(layer.layer() + 1).take(room).collect(),
+        (Some(source), None) => (0..source.host.count).take(room).collect(),
+    };
     let mut likely = likely.chunks(bringer.ring.batch());
     let mut coming = VecDeque::new();
     while let Some(batch) = ahead.pop_front() {

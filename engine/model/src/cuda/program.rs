@@ -103,14 +103,17 @@ impl Model<CudaOps> {
         let device = self.ops().device();
         let count = (bytes / slot.max(1)).min(layers.len() * experts);
         // What was kept before goes first.
+        self.ops().stop_bringing();
         *lock(&self.ops().bringer) = None;
         *lock(&self.ops().residency) = None;
-        let mut residency = Residency::new(Slots::new(device, slot, count)?, layers.len(), experts);
-        let mut used = 0;
-        for (layer, expert) in ranking {
-            if used == residency.slots().count() {
-                break;
-            }
+        let mut ranking = ranking.into_iter();
+        let slots = Slots::new(device, slot, count)?;
+        let mut residency = Residency::new(slots, layers.len(), experts);
+        let (mut used, mut named) = (0, Vec::new());
+        while used < residency.slots().count()
+            && let Some((layer, expert)) = ranking.next()
+        {
+            named.push((layer, expert));
             if let Some(of) = layers.get(layer).filter(|of| expert < of.count()) {
                 residency.slots().fill(device, used, &of.shapes(), of.source.matrices(expert));
                 residency.put(layer, expert, used);
@@ -118,6 +121,8 @@ impl Model<CudaOps> {
             }
         }
         device.synchronize()?;
+        named.extend(ranking);
+        residency.rank(&named);
         *lock(&self.ops().residency) = Some(Arc::new(residency));
         Ok(used)
     }

@@ -12,6 +12,15 @@ use crate::cuda::ExpertPlace;
 /// Rows of the longest window that is recorded.
 pub const WINDOW_ROWS: usize = 8;
 
+/// Rows of a prompt up to which intermediate results have room besides the experts.
+pub(crate) const RESERVED: usize = 256;
+
+/// Slots that experts pass through while a prompt is read.
+pub(crate) const PASSED: usize = 512;
+
+/// Lengths of chunks that are of use, longest first.
+const LONG_CHUNKS: [usize; 5] = [8192, 4096, 2048, 1024, 512];
+
 /// Checkpoints of a conversation that come before a second conversation, where there is no room for all.
 const FEW: usize = 4;
 
@@ -31,7 +40,7 @@ pub struct Wish {
     pub conversations: usize,
     /// Checkpoints of each at most.
     pub checkpoints: usize,
-    /// Prompt tokens read in one pass.
+    /// Prompt tokens read in one pass; 0 = as many as are of use and have room.
     pub chunk: usize,
     /// Rows of the longest window of decoding.
     pub rows: usize,
@@ -72,6 +81,10 @@ pub struct Plan {
     pub slots_bytes: u64,
     /// Experts of all layers.
     pub experts: u64,
+    /// Prompt tokens read in one pass.
+    pub chunk: usize,
+    /// Those of them whose intermediate results have room besides the experts.
+    pub reserved: usize,
     /// What stays free besides the reserve.
     pub free: u64,
 }
@@ -95,13 +108,40 @@ pub fn reserve(bytes: u64, shared: bool) -> u64 {
 impl Plan {
     /// Plans.
     ///
+    /// Longer chunks read each expert less often. Their intermediate results may take the place of experts while a prompt is read, of
+    /// at most half of them; where all experts have their places there is room for them besides.
+    ///
     /// # Errors
     /// There is no room for one sequence beside the dense weights.
     pub fn new(needs: &Needs, wish: Wish) -> Result<Plan, NoRoom> {
+        let fits = |&chunk: &usize| chunk <= wish.context.max(RESERVED);
+        if wish.chunk == 0 {
+            for chunk in LONG_CHUNKS.into_iter().skip(2).filter(fits) {
+                match Plan::with_room_for(needs, wish, chunk) {
+                    Ok(plan) if plan.place == ExpertPlace::Device => return Ok(Plan { chunk, ..plan }),
+                    _ => {}
+                }
+            }
+        }
+        let reserved = if wish.chunk == 0 { RESERVED } else { wish.chunk.min(RESERVED) };
+        let plan = Plan::with_room_for(needs, wish, reserved)?;
+        let half = plan.slots_bytes / 2;
+        let borrows = |chunk: usize| needs.config.results(chunk) + PASSED as u64 * needs.slot <= half;
+        let asked = (wish.chunk > 0).then_some(wish.chunk);
+        let chunk = asked
+            .unwrap_or_else(|| LONG_CHUNKS.into_iter().filter(fits).find(|&chunk| borrows(chunk)).unwrap_or(RESERVED));
+        if chunk <= reserved || (plan.place == ExpertPlace::Host && borrows(chunk)) {
+            return Ok(Plan { chunk, ..plan });
+        }
+        Plan::with_room_for(needs, wish, chunk)
+    }
+
+    /// A plan with room for the intermediate results of so many rows besides everything else.
+    fn with_room_for(needs: &Needs, wish: Wish, chunk: usize) -> Result<Plan, NoRoom> {
         let caches = needs.caches(wish.context) + needs.draft_caches(wish.context);
         let (state, rows) = (needs.states(), wish.rows.min(WINDOW_ROWS));
         let windows = needs.windows(WINDOW_ROWS) + needs.graphs(wish.context, rows);
-        let scratch = needs.scratch(wish.context, wish.chunk);
+        let scratch = needs.scratch(wish.context, chunk);
         let sequences = |conversations: usize| conversations as u64 + u64::from(conversations > 1);
         // One checkpoint of a sequence may be under way while the oldest is still there.
         let copies = |checkpoints: usize| checkpoints as u64 + u64::from(checkpoints > 0);
@@ -148,6 +188,8 @@ impl Plan {
             slots,
             slots_bytes,
             experts,
+            chunk,
+            reserved: chunk,
             free: left - room(conversations, checkpoints) - link - slots_bytes,
         })
     }

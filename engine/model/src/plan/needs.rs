@@ -1,5 +1,6 @@
 //! What the parts of a model take, read from a file's headers.
 
+use super::PASSED;
 use crate::config::{LayerKind, ModelConfig};
 use crate::error::Result;
 use strata_cuda::{STREAMED, Shape, Slots};
@@ -10,6 +11,9 @@ const FLOAT: u64 = 4;
 
 /// What the driver takes for a recorded pass besides its buffers: some thousand kernels with their arguments.
 const GRAPH: u64 = 8 << 20;
+
+/// Bytes of the scores of attention that are made at a time.
+const SCORES: u64 = 96 << 20;
 
 /// Bytes that the parts of a model take, on a GPU unless said otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +72,7 @@ pub struct ModelNumbers {
 }
 
 impl ModelNumbers {
-    fn of(c: &ModelConfig) -> ModelNumbers {
+    pub(crate) fn of(c: &ModelConfig) -> ModelNumbers {
         let (a, shape) = (c.attention, c.delta.shape());
         let n = |value: usize| value as u64;
         let delta_layers = n(c.layers.iter().filter(|&&kind| kind == LayerKind::Delta).count());
@@ -92,6 +96,17 @@ impl ModelNumbers {
             used: n(c.experts_used),
             width: n(c.expert_width.max(c.shared_width)),
         }
+    }
+}
+
+impl ModelNumbers {
+    /// Bytes of the large intermediate results of a pass over so many rows that are alive at once at most: residual streams, norm and
+    /// gates of a mixer or the widest rows of one; or the experts' results and what leads there.
+    pub(crate) fn results(&self, rows: usize) -> u64 {
+        let selection = self.chosen.unwrap_or(0);
+        let experts = (self.used + 1) * (2 * self.width + self.width / 2 + self.hidden);
+        let mixer = 2 * self.residual + 2 * self.widest;
+        rows as u64 * (2 * self.residual + experts.max(mixer) + selection) * FLOAT + SCORES
     }
 }
 
@@ -167,9 +182,9 @@ impl Needs {
         if self.draft == 0 { 0 } else { 2 * allocated(context as u64 * self.config.kv * FLOAT) }
     }
 
-    /// Places for experts that are brought over the link for one layer of a round.
+    /// Places for experts that are brought over the link for one layer of a round, and for those that have just arrived for a prompt.
     pub fn link(&self) -> u64 {
-        STREAMED as u64 * self.slot
+        (STREAMED + PASSED / 16) as u64 * self.slot
     }
 
     /// What a sequence carries that does not grow, and what a checkpoint copies.

@@ -139,3 +139,30 @@ fn layers_take_turns() {
     let order: Vec<(usize, usize)> = in_turn(2, 3).collect();
     assert_eq!(order, [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)]);
 }
+
+#[test]
+fn chunks_are_as_long_as_experts_can_make_room_for() {
+    // Numbers of a large model, whose experts take most of the memory.
+    let mut needs = Needs::of(&tiny(), None).unwrap();
+    needs.config.experts = 4096;
+    needs.slot = 1 << 20;
+    needs.experts = needs.slot * (needs.config.layers * needs.config.experts) as u64;
+    let asked = |budget, chunk| {
+        Plan::new(&needs, Wish { conversations: 1, checkpoints: 0, context: 100_000, chunk, ..wish(budget) }).unwrap()
+    };
+    let all = asked(200 * GIB, 0);
+    assert_eq!((all.place, all.chunk, all.reserved), (ExpertPlace::Device, 2048, 2048));
+    let mut longest = 8192;
+    for sixteenths in (17..=64).rev() {
+        let plan = asked(sixteenths * GIB / 16, 0);
+        assert_eq!((plan.place, plan.reserved), (ExpertPlace::Host, RESERVED));
+        assert!(plan.chunk <= longest && plan.chunk >= RESERVED, "{} of {sixteenths}", plan.chunk);
+        assert!(plan.chunk == RESERVED || needs.config.results(plan.chunk) < plan.slots_bytes / 2);
+        longest = plan.chunk;
+    }
+    assert!(longest < 8192, "what has less room reads shorter chunks");
+    // What is asked is done, in room of its own where experts cannot make any.
+    let (small, large) = (asked(GIB, 8192), asked(20 * GIB, 8192));
+    assert_eq!((small.chunk, small.reserved, large.chunk, large.reserved), (8192, 8192, 8192, RESERVED));
+    assert_eq!((asked(20 * GIB, 7).chunk, asked(20 * GIB, 7).reserved), (7, 7));
+}

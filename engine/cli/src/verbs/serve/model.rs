@@ -62,7 +62,7 @@ impl Model {
     /// # Errors
     /// They cannot be started, or the device that the settings name cannot be used.
     pub(crate) fn start(opened: Opened) -> Result<Model> {
-        let Opened { gguf, settings, name, target, .. } = opened;
+        let Opened { gguf, mut settings, name, target, .. } = opened;
         let defaults = Defaults {
             sampling: load::sampling(&settings, 0),
             max_tokens: settings.sampling.max_tokens,
@@ -73,6 +73,7 @@ impl Model {
         let c = &settings.cache;
         let purpose = Purpose { context: None, conversations: c.conversations, checkpoints: c.checkpoints };
         let placement = Placement::new(&gguf, &settings, purpose)?;
+        settings.engine.prefill_chunk = placement.chunk(&settings);
         let chosen = placement.ops(&settings)?;
         let task = Task { gguf, settings, name, target, recorder: recorder.clone(), placement };
         let backend: Arc<dyn Serving> = match chosen {

@@ -116,7 +116,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<()> {
     let hardware = matches.get_one::<PathBuf>("hardware").map(|path| HardwareProfile::from_file(path)).transpose()?;
     let hardware = hardware.map(|profile| profile.to_toml());
     let gguf = builtin::open_to_run(settings.engine.model.as_deref())?;
-    let settings = flags::settings(matches, Some(&gguf))?;
+    let mut settings = flags::settings(matches, Some(&gguf))?;
     let corpus = matches.get_one::<PathBuf>("corpus");
     let mut corpus = match plan.prompts.as_slice() {
         [] => Some(Corpus::open(corpus.map(PathBuf::as_path), &Tokenizer::from_metadata(gguf.meta())?)?),
@@ -129,6 +129,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<()> {
     }
     let context = corpus.is_some().then_some(plan.read + plan.write + 1);
     let placement = Placement::new(&gguf, &settings, Purpose { context, conversations: 1, checkpoints: 0 })?;
+    settings.engine.prefill_chunk = placement.chunk(&settings);
     let task = Task { gguf: &gguf, settings: &settings, placement: &placement, plan, target };
     on_device!(placement, &settings, |ops| task.run(ops, corpus, hardware, idle_cache))
 }
