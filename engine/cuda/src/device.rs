@@ -367,6 +367,8 @@ impl Device {
     /// Until [`Device::take_back`], large intermediate results are kept, while [`Device::use_loan`] says so, in the memory of these slots, which nothing else may use
     /// meanwhile. What was lent before must have been taken back.
     pub fn lend(&self, slots: Slots) {
+        // What was begun beside may still write there.
+        self.behind_what_is_beside();
         let mut loan = lock(&self.inner.loan);
         if loan.is_none() {
             *loan = Some(Loan::new(slots));

@@ -21,6 +21,7 @@
 
 mod attention;
 mod buffer;
+mod courier;
 mod device;
 mod error;
 mod experts;
@@ -43,6 +44,7 @@ mod sum;
 
 pub use attention::Selection;
 pub use buffer::{Cache, First, Floats};
+pub use courier::Courier;
 pub use device::{Device, KernelTime};
 pub use error::{Error, Result};
 pub use experts::{Experts, GateUp, Kinds, Routed, SharedExpert, Weights};

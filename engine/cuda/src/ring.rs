@@ -26,7 +26,7 @@ pub struct Ring {
 }
 
 /// Bytes of an expert's matrices of this shape that are arranged anew.
-fn staged(shape: &Shape) -> usize {
+pub(crate) fn staged(shape: &Shape) -> usize {
     if shape.is_plain() { 0 } else { shape.file_bytes().next_multiple_of(16) }
 }
 

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! PLACE is `device` (all experts on the GPU) or `host` (experts in host memory, where THREADS threads compute them; after a
-//! first measurement the most used ones get slots, as many as fit in BUDGET_MIB together with everything else). Seven times
+//! first measurement the most used ones get slots, as many as fit in BUDGET_MIB together with everything else; then so many of which
+//! nothing is known, which stay or make room for those that are used). Seven times
 //! ROUNDS rounds of WINDOW rows are timed, each window being kept whole, as if every draft were right.
 #![forbid(unsafe_code)]
 
@@ -14,7 +15,9 @@ use std::time::{Duration, Instant};
 use strata_cpu::{Cpu, Isa};
 use strata_cuda::Device;
 use strata_gguf::Gguf;
-use strata_model::{CudaOps, ExpertPlace, Model, Observer, Routing, State, Want};
+use strata_model::plan::in_turn;
+use strata_model::{CacheUse, CudaOps, ExpertPlace, Model, Observer, Routing, State, Want};
+use strata_policy::cache::{CacheParams, Capacity, Rule};
 
 /// Repetitions of a measurement.
 const TIMES: usize = 7;
@@ -115,7 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         waited: Duration::ZERO,
         served: Duration::ZERO,
     };
-    let state = model.new_state(64 + 2 * (rounds + 8) * window * TIMES);
+    let state = model.new_state(64 + 5 * (rounds + 8) * window * TIMES);
     let mut text = Text { model: &model, state, window, last: 1000 };
     text.measure("no slots", rounds, &mut watch)?;
     if place == ExpertPlace::Host {
@@ -125,6 +128,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         let slots = model.keep_experts(bytes, ranked.iter().map(|&i| (i / experts, i % experts)))?;
         println!("{slots} slots; {:.2} GiB on the GPU", held(&device));
         text.measure("slots", rounds, &mut watch)?;
+        // The same number for experts of which nothing is known, with a cache that learns.
+        model.keep_experts(bytes, in_turn(layers, experts))?;
+        text.measure("slots in turn", rounds, &mut watch)?;
+        let adaptive = Rule::Adaptive { every: 4, swaps: 96, min_use: 2.0, gain: 1.5, decay: 0.7 };
+        for rule in [adaptive, Rule::Lru] {
+            model.keep_experts(bytes, in_turn(layers, experts))?;
+            model.adapt_experts(&CacheParams::new(rule, Capacity::Slots(slots)))?;
+            text.measure(rule.name(), rounds, &mut watch)?;
+            if let Some(CacheUse { accesses, hits, inserts }) = model.ops().cache_use() {
+                println!("  {:.1} % found, {inserts} brought", hits as f64 / accesses.max(1) as f64 * 1e2);
+            }
+        }
     }
     Ok(())
 }

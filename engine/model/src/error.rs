@@ -10,6 +10,9 @@ pub enum Error {
     /// The file is damaged, incomplete or not of this architecture.
     #[error(transparent)]
     File(#[from] strata_gguf::Error),
+    /// An expert cache that cannot be.
+    #[error("the expert cache: {0}")]
+    Cache(String),
     /// A value stopped being a number. The state is unusable until it is restored or cleared.
     #[error("the model produced {value} in {place} at position {position}: its weights or a kernel are broken")]
     NonFinite {

@@ -219,7 +219,7 @@ impl<O: Ops> Model<O> {
     ) -> Result<Output<O>> {
         self.ops.begin(&self.config, tokens.len());
         let output = self.layers(state, tokens, want, observer, window);
-        self.ops.end();
+        self.ops.end(output.is_ok());
         output
     }
 

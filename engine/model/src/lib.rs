@@ -45,7 +45,7 @@ mod window;
 
 pub use config::{ARCHITECTURE, Attention, Delta, Indexer, LayerKind, ModelConfig, NgramConfig};
 pub use cpu::CpuOps;
-pub use cuda::{CudaOps, ExpertPlace, RING};
+pub use cuda::{CacheUse, CudaOps, ExpertPlace, RING};
 pub use draft::{
     Candidates, Draft, DraftLayer, DraftLimits, DraftSnapshot, DraftState, HiddenNorm, check_draft_layer,
     draft_from_safetensors, pack_draft,

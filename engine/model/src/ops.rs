@@ -107,8 +107,8 @@ pub trait Ops {
     /// Makes room for a pass over so many rows.
     fn begin(&self, _config: &ModelConfig, _rows: usize) {}
 
-    /// A pass has ended, well or not.
-    fn end(&self) {}
+    /// A pass has ended, `well` or not.
+    fn end(&self, _well: bool) {}
 
     /// What failed first on the device, after which results are worth nothing. Asked at the end of a pass, and after
     /// loading.

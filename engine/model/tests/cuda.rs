@@ -10,7 +10,8 @@ use std::path::Path;
 use strata_cpu::{Cpu, Isa};
 use strata_cuda::Device;
 use strata_gguf::Gguf;
-use strata_model::{CpuOps, CudaOps, ExpertPlace, Model, Ops, Silent, Want};
+use strata_model::{CpuOps, CudaOps, ExpertPlace, Model, Observer, Ops, Routing, Silent, Want};
+use strata_policy::cache::{Admission, Cache, CacheParams, Capacity, Key, Phase, Rule, Scope, Shape, Start};
 use strata_policy::split::SplitRule;
 
 fn on_gpu(path: &Path, place: ExpertPlace) -> Option<Model<CudaOps>> {
@@ -146,6 +147,70 @@ fn prompts_with_experts_on_the_host() {
                 assert!(bits(&got) == bits(&expected), "a ring of {ring} bytes, slots of {slots}, chunks of {chunk}");
             }
         }
+    }
+}
+
+/// Notes each window's experts.
+#[derive(Default)]
+struct Uses(Vec<(usize, Vec<u16>)>);
+
+impl Observer for Uses {
+    fn routing(&mut self, layer: usize, routing: &Routing) {
+        self.0.push((layer, routing.ids.clone()));
+    }
+}
+
+/// What is resident follows the policy, hit by hit, and answers do not change. Some passes are of so many rows that slots are lent for
+/// them, and begin while copies are under way.
+#[test]
+fn experts_that_come_and_go() {
+    let cpu = common::load(&nano());
+    let tokens = tokens_of("long");
+    let expected = read(&cpu, &tokens, 64).0;
+    let Some(gpu) = on_gpu(&nano(), ExpertPlace::Host) else { return };
+    gpu.ops().ring(0);
+    let (layers, experts, vocab) = (cpu.config().layers.len(), cpu.config().experts, cpu.config().vocab);
+    let shape = Shape::uniform(layers, experts, 1).unwrap();
+    let lru = CacheParams::new(Rule::Lru, Capacity::Slots(0));
+    let adaptive = Rule::Adaptive { every: 2, swaps: 20, min_use: 1.0, gain: 1.1, decay: 0.8 };
+    let cases = [
+        lru,
+        CacheParams { copy_rounds: 0, scope: Scope::PerLayer, ..lru },
+        CacheParams { copy_rounds: 3, insert_budget: Some(5), ..lru },
+        CacheParams { count_prefill: true, ..lru },
+        CacheParams { admission: Admission::WaitForCopy, insert_budget: Some(3), ..lru },
+        CacheParams::new(adaptive, Capacity::Slots(0)),
+    ];
+    for params in cases {
+        let ranking: Vec<_> = (0..layers * experts).map(|i| (i % layers, i / layers * 37 % experts)).collect();
+        let slots = gpu.keep_experts(100 * 64 * 1024, ranking.iter().copied()).unwrap();
+        gpu.adapt_experts(&params).unwrap();
+        let mut kept: Vec<Key> = ranking[..slots].iter().map(|&(layer, expert)| shape.key(layer, expert)).collect();
+        kept.sort_unstable();
+        let spare = if params.admission == Admission::WaitForCopy { slots / 16 } else { 0 };
+        let capacity = Capacity::Slots(slots - spare);
+        let start = Start { ranking: &kept, ..Start::default() };
+        let mut cache = Cache::new(&shape, &CacheParams { capacity, ..params }, &start).unwrap();
+        let (mut state, mut at, mut hits, mut inserts) = (gpu.new_state(tokens.len()), 0, Vec::new(), 0);
+        for size in [8, 1, 40, 3, 2, 1, 1, 64, 1, 5].into_iter().cycle() {
+            let size = usize::min(size, tokens.len() - at);
+            if size == 0 {
+                break;
+            }
+            let mut uses = Uses::default();
+            let logits = gpu.forward(&mut state, &tokens[at..at + size], Want::All, &mut uses).unwrap().logits;
+            assert!(bits(&logits) == bits(&expected[at * vocab..][..size * vocab]), "{params}, {size} tokens at {at}");
+            at += size;
+            let keys = uses.0.iter().flat_map(|(layer, ids)| ids.iter().map(|&id| shape.key(*layer, id.into())));
+            let phase = if size > 8 { Phase::Prefill } else { Phase::Decode };
+            cache.round(phase, &keys.collect::<Vec<_>>(), &mut hits);
+            inserts += cache.begun().len() as u64;
+        }
+        let counted = gpu.ops().cache_use().unwrap();
+        let found = hits.iter().filter(|&&hit| hit).count() as u64;
+        assert_eq!((counted.accesses, counted.hits, counted.inserts), (hits.len() as u64, found, inserts), "{params}");
+        assert!(inserts > 0, "{params}: nothing came");
+        println!("{params}: {found} of {} found, {inserts} came", hits.len());
     }
 }
 

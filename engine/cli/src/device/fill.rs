@@ -5,6 +5,7 @@ use crate::load;
 use anyhow::Result;
 use strata_model::plan::{Needs, in_turn};
 use strata_model::{CudaOps, Silent};
+use strata_policy::cache::CacheParams;
 use strata_runtime::Engine;
 
 /// Fills as many slots as there is room for, now that the weights are on the device, with the experts that are used most.
@@ -48,5 +49,15 @@ pub(super) fn slots(
     });
     let kept = model.keep_experts(usize::try_from(bytes)?, counted);
     bar.finish_and_clear();
-    Ok(kept? as u64)
+    let kept = kept?;
+    // What is there is what there is room for, however that was asked for.
+    let params = CacheParams::from_knobs(|name| match name {
+        "slots" => Some(kept.to_string()),
+        "vram" | "bytes" => None,
+        _ => gpu.cache.get(name).cloned(),
+    });
+    if let Some(params) = params? {
+        model.adapt_experts(&params)?;
+    }
+    Ok(kept as u64)
 }

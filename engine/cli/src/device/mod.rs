@@ -8,6 +8,7 @@ use crate::load::{self, Draft};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use profile::Profile;
+use std::collections::HashMap;
 use strata_config::Settings;
 use strata_cpu::Cpu;
 use strata_cuda::Device;
@@ -113,6 +114,8 @@ pub(crate) struct Gpu {
     pub(crate) device: Device,
     pub(crate) plan: Plan,
     profile: Option<Profile>,
+    /// The settings of the expert cache, by their names in their section.
+    cache: HashMap<&'static str, String>,
 }
 
 /// Where a model is going to run.
@@ -161,7 +164,7 @@ impl Placement {
         let gpu = match number(settings) {
             None => None,
             Some(number) => match open(number, gguf, &needs, settings, purpose, &mut warnings) {
-                Ok((device, plan)) => Some(Gpu { device, plan, profile }),
+                Ok((device, plan)) => Some(Gpu { device, plan, profile, cache: cache(settings) }),
                 Err(e) if is_auto(settings) => {
                     why = Some(e.to_string());
                     warnings.clear();
@@ -244,6 +247,12 @@ impl Placement {
     pub(crate) fn checked_context(&self, context: usize) -> usize {
         self.plan().map_or(context, |plan| plan.wish.context.min(context))
     }
+}
+
+/// The settings of the expert cache, by their names in their section.
+fn cache(settings: &Settings) -> HashMap<&'static str, String> {
+    let named = settings.iter().filter_map(|(knob, found)| Some((knob.key.strip_prefix("experts.")?, found?.0)));
+    named.map(|(name, value)| (name, value.to_string())).collect()
 }
 
 fn is_auto(settings: &Settings) -> bool {

@@ -49,6 +49,11 @@ impl Device {
         }
     }
 
+    /// What is started from now on runs behind what was started [beside](Device::beside) everything else.
+    pub(crate) fn behind_what_is_beside(&self) {
+        self.order(self.inner.bringing, self.inner.stream);
+    }
+
     /// Waits until what was started [beside](Device::beside) everything else has ended.
     pub(crate) fn wait_beside(&self) {
         // SAFETY: the stream is ours and lives.

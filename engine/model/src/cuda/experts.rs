@@ -144,7 +144,7 @@ impl LayerExperts {
         let Some(mut sum) = ExpertSum::new(x, routed, self.kinds, self.source.host.count) else {
             return Floats::zeros(&ops.device, x.len());
         };
-        // Which may borrow slots.
+        ops.used_experts(self.layer, &routing.ids);
         let brings = prefill::brings(ops, routing);
         let residency = lock(&ops.residency).clone();
         let mut resident = Vec::new();

@@ -4,6 +4,7 @@
 //! once with a recording device, and what it starts becomes a graph that serves every later window of that size, its
 //! positions and inputs being values in memory ([`program`]).
 
+mod adapt;
 mod experts;
 mod host;
 mod link;
@@ -12,6 +13,8 @@ mod program;
 mod recording;
 mod residency;
 
+use adapt::Adapting;
+pub use adapt::CacheUse;
 pub(crate) use experts::LayerExperts;
 use experts::Source;
 use prefill::Bringer;
@@ -35,6 +38,7 @@ use strata_cpu::delta::DeltaShape;
 use strata_cpu::rope::Rope;
 use strata_cuda::{Act, Cache, DeltaInputs, Device, First, Floats, Matrix, Note, Selection, Turns};
 use strata_gguf::Tensor;
+use strata_policy::cache::Phase;
 use strata_policy::split::SplitRule;
 
 /// Norms add up squares in f32: those of larger numbers overflow, and what overflows there becomes a silent zero.
@@ -74,6 +78,7 @@ pub struct CudaOps {
     sources: Mutex<Vec<Arc<Source>>>,
     bringer: Mutex<Option<Bringer>>,
     ring: AtomicUsize,
+    adapting: Mutex<Option<Adapting>>,
 }
 
 impl CudaOps {
@@ -93,6 +98,7 @@ impl CudaOps {
             sources: Mutex::default(),
             bringer: Mutex::new(None),
             ring: AtomicUsize::new(RING),
+            adapting: Mutex::new(None),
         }
     }
 
@@ -173,11 +179,15 @@ impl Ops for CudaOps {
         if self.recording(|_| ()).is_none() {
             self.borrow(config, rows);
             self.device.use_loan(true);
+            self.forget_uses();
         }
     }
 
-    fn end(&self) {
+    fn end(&self, well: bool) {
         self.device.use_loan(false);
+        if well && self.recording(|_| ()).is_none() {
+            self.boundary(Phase::Prefill);
+        }
     }
 
     fn failure(&self) -> Option<Error> {

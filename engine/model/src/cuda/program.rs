@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strata_cuda::{Exchange, Floats, Graph, Inbox, Outbox, STREAMED, Sizes, Slots, Turns};
+use strata_policy::cache::Phase;
 
 /// How long the host waits for kernels before it gives a round up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -104,6 +105,7 @@ impl Model<CudaOps> {
         let count = (bytes / slot.max(1)).min(layers.len() * experts);
         // What was kept before goes first.
         self.ops().stop_bringing();
+        *lock(&self.ops().adapting) = None;
         *lock(&self.ops().bringer) = None;
         *lock(&self.ops().residency) = None;
         let mut ranking = ranking.into_iter();
@@ -300,6 +302,7 @@ impl Model<CudaOps> {
             let position = first + found.index / row_len.max(&1);
             return Err(Error::NonFinite { value: found.value, place: place.clone(), position });
         }
+        ops.boundary(Phase::Decode);
         let logits = program.outbox.read(tokens.len() * c.vocab);
         ops.failure().map_or(Ok(Output { logits, residual: program.residual.duplicate() }), Err)
     }
@@ -309,6 +312,7 @@ impl Model<CudaOps> {
         let ops = self.ops();
         let residency = lock(&ops.residency).clone();
         let link = lock(&ops.link).clone();
+        ops.forget_uses();
         let mut routing = Routing { used: self.config().experts_used, ..Routing::default() };
         for (i, layer) in self.weights.layers.iter().enumerate() {
             let experts = &layer.moe.experts;
@@ -329,6 +333,7 @@ impl Model<CudaOps> {
             }
             exchange.routing(&mut routing.ids, &mut routing.weights);
             observer.routing(i, &routing);
+            ops.used_experts(experts.layer(), &routing.ids);
             experts.serve(&ops.cpu, exchange, residency.as_deref(), link.as_deref(), round, &routing);
             observer.experts(i);
         }

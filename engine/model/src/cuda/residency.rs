@@ -1,14 +1,22 @@
 //! Which experts the device keeps.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use super::recording::lock;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use strata_cuda::{Shape, Slots};
+
+/// No slot.
+const NONE: u32 = u32::MAX;
 
 /// Slots, and the experts in them.
 pub(crate) struct Residency {
     slots: Slots,
     experts: usize,
-    /// For each layer and expert its slot.
-    table: Vec<Option<u32>>,
+    /// For each layer and expert its slot, or [`NONE`].
+    table: Vec<AtomicU32>,
+    /// Slots whose experts are on their way, and those experts.
+    coming: Mutex<HashMap<usize, (usize, usize)>>,
     /// For each layer all experts, those that are used most first.
     ranked: Vec<Vec<u16>>,
     /// The last slots so many of which something else has for now.
@@ -17,8 +25,9 @@ pub(crate) struct Residency {
 
 impl Residency {
     pub(super) fn new(slots: Slots, layers: usize, experts: usize) -> Residency {
-        let (table, ranked) = (vec![None; layers * experts], vec![Vec::new(); layers]);
-        Residency { slots, experts, table, ranked, lent: AtomicUsize::new(0) }
+        let table = (0..layers * experts).map(|_| AtomicU32::new(NONE)).collect();
+        let ranked = vec![Vec::new(); layers];
+        Residency { slots, experts, table, coming: Mutex::default(), ranked, lent: AtomicUsize::new(0) }
     }
 
     /// Takes note of (layer, expert) pairs in the order of their use; those that are not named come last.
@@ -39,35 +48,59 @@ impl Residency {
         self.ranked = ranked;
     }
 
+    fn entry(&self, layer: usize, expert: usize) -> Option<&AtomicU32> {
+        self.table.get(layer * self.experts + expert)
+    }
+
     /// Takes note that a slot has an expert.
-    pub(super) fn put(&mut self, layer: usize, expert: usize, slot: usize) {
-        if let Some(place) = self.table.get_mut(layer * self.experts + expert) {
-            *place = u32::try_from(slot).ok();
+    pub(super) fn put(&self, layer: usize, expert: usize, slot: usize) {
+        lock(&self.coming).remove(&slot);
+        if let Some(entry) = self.entry(layer, expert) {
+            entry.store(u32::try_from(slot).unwrap_or(NONE), Ordering::Relaxed);
         }
+    }
+
+    /// Takes note that an expert is on its way to a slot.
+    pub(super) fn expect(&self, layer: usize, expert: usize, slot: usize) {
+        lock(&self.coming).insert(slot, (layer, expert));
+    }
+
+    /// Takes note that an expert is not resident any more. Returns the slot it had.
+    pub(super) fn remove(&self, layer: usize, expert: usize) -> Option<usize> {
+        let slot = self.entry(layer, expert)?.swap(NONE, Ordering::Relaxed);
+        (slot != NONE).then_some(slot as usize)
     }
 
     pub(super) fn slots(&self) -> &Slots {
         &self.slots
     }
 
+    /// The slots that are not lent.
+    pub(super) fn here(&self) -> usize {
+        self.slots.count() - self.lent()
+    }
+
+    fn slot(&self, layer: usize, expert: usize) -> Option<usize> {
+        let slot = self.entry(layer, expert)?.load(Ordering::Relaxed) as usize;
+        (slot < self.here()).then_some(slot)
+    }
+
     /// Addresses of an expert's matrices, which have these shapes, if it is resident.
     pub(super) fn addresses(&self, layer: usize, expert: usize, shapes: &[Shape; 3]) -> Option<[u64; 3]> {
-        let slot = (*self.table.get(layer * self.experts + expert)?)?;
-        let here = self.slots.count() - self.lent();
-        if slot as usize >= here {
-            return None;
-        }
-        Some(self.slots.addresses(slot as usize, shapes))
+        Some(self.slots.addresses(self.slot(layer, expert)?, shapes))
     }
 
     /// The experts of a layer that are not resident now, those first that are used most.
     pub(super) fn absent(&self, layer: usize) -> impl Iterator<Item = usize> + '_ {
-        let here = self.slots.count() - self.lent();
         let ranked = self.ranked.get(layer).into_iter().flatten().map(|&id| usize::from(id));
-        ranked.filter(move |expert| {
-            let slot = self.table.get(layer * self.experts + expert).copied().flatten();
-            slot.is_none_or(|slot| slot as usize >= here)
-        })
+        ranked.filter(move |&expert| self.slot(layer, expert).is_none())
+    }
+
+    /// Each layer, expert and slot that has one.
+    pub(super) fn held(&self) -> Vec<(usize, usize, usize)> {
+        let slots = self.table.iter().map(|slot| slot.load(Ordering::Relaxed));
+        let held = slots.enumerate().filter(|&(_, slot)| slot != NONE);
+        held.map(|(at, slot)| (at / self.experts, at % self.experts, slot as usize)).collect()
     }
 
     /// Lends the last slots, at most `most` and half of all.
@@ -87,12 +120,14 @@ impl Residency {
         self.lent.load(Ordering::Relaxed)
     }
 
-    /// Takes them back. Returns what they had, each layer, expert and slot, which must be put there again before anything else
-    /// happens.
+    /// Takes them back. Returns what they had or were about to get, each layer, expert and slot, which must be put there again before
+    /// anything else happens.
     pub(super) fn take_back(&self) -> Vec<(usize, usize, usize)> {
-        let here = self.slots.count() - self.lent.swap(0, Ordering::Relaxed);
-        let held = self.table.iter().enumerate();
-        let held = held.filter_map(|(at, slot)| Some((at / self.experts, at % self.experts, (*slot)? as usize)));
-        held.filter(|&(_, _, slot)| slot >= here).collect()
+        let here = self.here();
+        self.lent.store(0, Ordering::Relaxed);
+        let mut held = self.held();
+        held.extend(lock(&self.coming).iter().map(|(&slot, &(layer, expert))| (layer, expert, slot)));
+        held.retain(|&(_, _, slot)| slot >= here);
+        held
     }
 }

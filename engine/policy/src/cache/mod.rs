@@ -45,6 +45,7 @@ pub use params::{Admission, CacheParams, Capacity, Rule, Scope};
 pub use saving::Costs;
 pub use shape::{Key, Shape};
 pub use store::Change;
+pub use strata_trace::Phase;
 
 use store::{State, Store};
 
