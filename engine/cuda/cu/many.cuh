@@ -117,8 +117,9 @@ template <class U> struct ManyTiles {
     static constexpr u32 SIDES = AHEAD ? 160 : 144;
     struct Place {
         alignas(16) i8 levels[SIDES * STRIDE];
-        alignas(16) float scales[SIDES][8];
-        alignas(16) float mins[U::MINS ? SIDES : 1][8];
+        // Of the part's units.
+        alignas(16) float scales[8][SIDES];
+        alignas(16) float mins[8][U::MINS ? SIDES : 4];
     };
 
     static __device__ __forceinline__ void bring_weights(Place& place, const u8* w, const Sides& at, u32 rows, u32 cols, u32 part) {
@@ -137,8 +138,8 @@ template <class U> struct ManyTiles {
             for (u32 k = 0; k < U::UNIT / 16; k++) {
                 *(int4*)(to + 16 * k) = int4{words[4 * k], words[4 * k + 1], words[4 * k + 2], words[4 * k + 3]};
             }
-            place.scales[row][P::part()] = d;
-            if constexpr (U::MINS) place.mins[row][P::part()] = d_min;
+            place.scales[P::part()][row] = d;
+            if constexpr (U::MINS) place.mins[P::part()][row] = d_min;
         }
     }
 
@@ -169,10 +170,10 @@ template <class U> struct ManyTiles {
             const u32 t = i / SCALES, k = i % SCALES;
             if (32 * k < here) {
                 const u64 number = ((u64)group.input(t) * cols + from) / 32 + k;
-                bring4(&place.scales[at.inputs + t][k], x.scales + number);
+                bring4(&place.scales[k][at.inputs + t], x.scales + number);
                 if constexpr (U::MINS) {
                     const short2 two = __ldg((const short2*)x.sums + number);
-                    place.mins[at.inputs + t][k] = -(float)(two.x + two.y);
+                    place.mins[k][at.inputs + t] = -(float)(two.x + two.y);
                 }
             }
         }
@@ -182,33 +183,47 @@ template <class U> struct ManyTiles {
         const u32 units = min(8u, cols / U::UNIT - 8 * part);
         const i8 *w_at = place.levels + at.weights_at(), *x_at = place.levels + at.inputs_at();
         const u32 row = at.row(), input = at.inputs + at.input();
-        constexpr u32 PER = 32 / U::UNIT;
+        constexpr u32 PER = 32 / U::UNIT, STEPS = 8 / PER;
+        u32 w[4], x[4];
+        load_matrices(w, w_at);
+        load_matrices(x, x_at);
 #pragma unroll
-        for (u32 step = 0; step < 8 / PER; step++) {
+        for (u32 step = 0; step < STEPS; step++) {
             if (step * PER >= units) break;
+            i32 p[PER][2][4];
+#pragma unroll
+            for (u32 k = 0; k < PER; k++) {
+#pragma unroll
+                for (u32 j = 0; j < 2; j++) {
+                    if constexpr (PER == 1) {
+                        multiply32(p[k][j], w, x[2 * j], x[2 * j + 1], SMALL_INTEGER);
+                    } else {
+                        multiply16(p[k][j], w[2 * k], w[2 * k + 1], x[2 * j + k], SMALL_INTEGER);
+                    }
+                }
+            }
+            // The next step's are on their way while these sums are made. Nothing else of it is: registers would not suffice.
             __syncwarp();
-            u32 w[4], x[4];
-            load_matrices(w, w_at + 32 * step);
-            load_matrices(x, x_at + 32 * step);
+            if (step + 1 < STEPS) {
+                load_matrices(w, w_at + 32 * (step + 1));
+                load_matrices(x, x_at + 32 * (step + 1));
+            }
+            float2 a[2];
+#pragma unroll
+            for (u32 j = 0; j < 2; j++) a[j] = *(const float2*)(place.scales[step] + input + 8 * j);
 #pragma unroll
             for (u32 k = 0; k < PER; k++) {
                 const u32 q = step * PER + k;
-                const float d[2] = {place.scales[row][q], place.scales[row + 8][q]};
+                const float d[2] = {place.scales[q][row], place.scales[q][row + 8]};
 #pragma unroll
                 for (u32 j = 0; j < 2; j++) {
-                    i32 p[4];
-                    if constexpr (PER == 1) {
-                        multiply32(p, w, x[2 * j], x[2 * j + 1], SMALL_INTEGER);
-                    } else {
-                        multiply16(p, w[2 * k], w[2 * k + 1], x[2 * j + k], SMALL_INTEGER);
-                    }
-                    const float a[2] = {place.scales[input + 8 * j][step], place.scales[input + 8 * j + 1][step]};
 #pragma unroll
                     for (u32 i = 0; i < 4; i++) {
+                        const float scale = i % 2 ? a[j].y : a[j].x;
                         float& sum = sums[q][j][i];
-                        float next = fma_(d[i / 2] * a[i % 2], small_integer(p[i]), sum);
+                        float next = fma_(d[i / 2] * scale, small_integer(p[k][j][i]), sum);
                         if constexpr (U::MINS) {
-                            next = fma_(place.mins[row + i / 2 * 8][q] * a[i % 2], place.mins[input + 8 * j + i % 2][step], next);
+                            next = fma_(place.mins[q][row + i / 2 * 8] * scale, place.mins[step][input + 8 * j + i % 2], next);
                         }
                         // With 16 values to a unit the row may have an odd number of them.
                         if (PER == 1 || q < units) sum = next;

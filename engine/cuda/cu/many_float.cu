@@ -54,22 +54,22 @@ template <class F> struct ManyFloats {
 
     // What follows the whole pieces of a row, as Floats::Rest has it: N elements a lane, if there are so many, and so on.
     template <u32 N>
-    static __device__ __forceinline__ void rest(const Rows& w, u32 at, u32 begin, u32 end, const float* x, Sums& sums) {
+    static __device__ __forceinline__ void rest(const Rows& w, u32 at, u32 begin, u32 end, const float* x, u32 apart, Sums& sums) {
         const bool there = end - at >= WARP * N;
         if (there) {
             Few<F, N> few[ROWS_TOGETHER];
 #pragma unroll
             for (u32 r = 0; r < ROWS_TOGETHER; r++) few[r].load(w.at(r) + (at + N * lane()) * F::BYTES);
-            add<N>(few, x + (at - begin), PIECE, sums);
+            add<N>(few, x + (at - begin), apart, sums);
         }
         at += there ? WARP * N : 0;
         if constexpr (N > 1) {
-            rest<N / 2>(w, at, begin, end, x, sums);
+            rest<N / 2>(w, at, begin, end, x, apart, sums);
         } else if (at + lane() < end) {
             Few<F, 1> few[ROWS_TOGETHER];
 #pragma unroll
             for (u32 r = 0; r < ROWS_TOGETHER; r++) few[r].load(w.at(r) + (at + lane()) * F::BYTES);
-            add<1>(few, x + (at - begin), PIECE, sums);
+            add<1>(few, x + (at - begin), apart, sums);
         }
     }
 };
@@ -106,12 +106,31 @@ __device__ __forceinline__ void many_floats(const u8* matrix, const float* x, fl
             }
         }
     };
-    if (parts > 0) bring(0);
+    // What is left comes like a part, if it is no longer than one.
+    const u32 left = cols - whole;
+    const bool small = wide && left <= PART;
+    auto bring_rest = [&] {
+#pragma unroll 1
+        for (u32 i = thread_anew(); i < INPUTS * WARP; i += MANY) {
+            float* to = inputs + (parts % 2 * INPUTS + i / WARP) * PART + i % WARP * EACH;
+            const float* from = x + (u64)min(first + i / WARP, tokens - 1) * cols + whole + i % WARP * EACH;
+            if (i % WARP * EACH < left) bring_bytes<16>(to, from);
+        }
+    };
+    if (parts > 0) {
+        bring(0);
+    } else if (small) {
+        bring_rest();
+    }
 #pragma unroll 1
     for (u32 part = 0; part < parts; part++) {
         arrived();
         __syncthreads();
-        if (part + 1 < parts) bring(part + 1);
+        if (part + 1 < parts) {
+            bring(part + 1);
+        } else if (small) {
+            bring_rest();
+        }
         Few<F, EACH> few[ROWS_TOGETHER];
 #pragma unroll
         for (u32 r = 0; r < ROWS_TOGETHER; r++) {
@@ -121,15 +140,22 @@ __device__ __forceinline__ void many_floats(const u8* matrix, const float* x, fl
         }
         P::add(few, inputs + (part % 2 * INPUTS + mine) * PART + lane(), PART, sums);
     }
-    if (whole < cols) {
+    if (left > 0) {
+        arrived();
         __syncthreads();
+        const float* in = inputs + (parts % 2 * INPUTS + mine) * PART + lane();
+        u32 apart = PART;
+        if (!small) {
 #pragma unroll 1
-        for (u32 i = thread_anew(); i < INPUTS * (cols - whole); i += MANY) {
-            const u32 t = i / (cols - whole), k = i % (cols - whole);
-            inputs[t * P::PIECE + k] = __ldg(x + (u64)min(first + t, tokens - 1) * cols + whole + k);
+            for (u32 i = thread_anew(); i < INPUTS * left; i += MANY) {
+                const u32 t = i / left, k = i % left;
+                inputs[t * P::PIECE + k] = __ldg(x + (u64)min(first + t, tokens - 1) * cols + whole + k);
+            }
+            __syncthreads();
+            in = inputs + mine * P::PIECE + lane();
+            apart = P::PIECE;
         }
-        __syncthreads();
-        P::template rest<P::MOST / 2>(w, whole, whole, cols, inputs + mine * P::PIECE + lane(), sums);
+        P::template rest<P::MOST / 2>(w, whole, whole, cols, in, apart, sums);
     }
     __syncwarp();
 #pragma unroll

@@ -39,8 +39,14 @@ impl Observer for Watch {
 }
 
 /// Tokens per second.
-fn read(model: &Model<CudaOps>, tokens: &[u32], chunk: usize, watch: &mut Watch) -> Result<f64, Box<dyn Error>> {
-    let mut state = model.new_state(tokens.len() + 8);
+fn read(
+    model: &Model<CudaOps>,
+    room: usize,
+    tokens: &[u32],
+    chunk: usize,
+    watch: &mut Watch,
+) -> Result<f64, Box<dyn Error>> {
+    let mut state = model.new_state(room);
     let began = Instant::now();
     for part in tokens.chunks(chunk) {
         model.forward(&mut state, part, Want::Last, watch)?;
@@ -67,9 +73,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut watch = Watch { experts, uses: vec![0; layers * experts] };
     let text = |len: usize| -> Vec<u32> { (0..len).filter_map(|i| u32::try_from(i * 7919 % vocab).ok()).collect() };
     let lengths = lengths.iter().map(|len| len.parse()).collect::<Result<Vec<usize>, _>>()?;
+    let room = lengths.iter().max().copied().unwrap_or(0).max(512);
     if place == ExpertPlace::Host {
         // In chunks so short that what they leave fits beside the slots.
-        read(&model, &text(512), 256, &mut watch)?;
+        read(&model, room, &text(512), 256, &mut watch)?;
         let mut ranked: Vec<usize> = (0..layers * experts).collect();
         ranked.sort_by_key(|&i| std::cmp::Reverse(watch.uses.get(i).copied()));
         let bytes = (budget << 20).saturating_sub(device.held() + RESERVE);
@@ -78,15 +85,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for len in lengths {
         let tokens = text(len);
-        read(&model, &tokens, chunk, &mut watch)?;
-        let speeds = (0..TIMES).map(|_| read(&model, &tokens, chunk, &mut watch)).collect::<Result<Vec<f64>, _>>()?;
+        read(&model, room, &tokens, chunk, &mut watch)?;
+        let speeds =
+            (0..TIMES).map(|_| read(&model, room, &tokens, chunk, &mut watch)).collect::<Result<Vec<f64>, _>>()?;
         let shown: Vec<String> = speeds.iter().map(|s| format!("{s:.0}")).collect();
-        println!("{len} tokens in chunks of {chunk}: tokens/s {}", shown.join(" "));
-        let (kernels, _) = device.time_kernels(|| read(&model, &tokens, chunk, &mut watch))?;
+        let held = device.held() as f64 / f64::from(1 << 30);
+        println!("{len} tokens in chunks of {chunk}: tokens/s {}; {held:.2} GiB on the GPU", shown.join(" "));
+        let (kernels, _) = device.time_kernels(|| read(&model, room, &tokens, chunk, &mut watch))?;
         for k in kernels.iter().take(24) {
             println!("  {:24} {:6} times {:9.3} ms", k.name, k.times, k.seconds * 1e3);
         }
     }
-    println!("{:.2} GiB on the GPU", device.held() as f64 / f64::from(1 << 30));
     Ok(())
 }

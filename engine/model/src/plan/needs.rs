@@ -101,12 +101,13 @@ impl ModelNumbers {
 
 impl ModelNumbers {
     /// Bytes of the large intermediate results of a pass over so many rows that are alive at once at most: residual streams, norm and
-    /// gates of a mixer or the widest rows of one; or the experts' results and what leads there.
+    /// gates of a mixer or the widest rows of one; or the experts' results and what leads there. Half as much again for what lies
+    /// between them.
     pub(crate) fn results(&self, rows: usize) -> u64 {
         let selection = self.chosen.unwrap_or(0);
         let experts = (self.used + 1) * (2 * self.width + self.width / 2 + self.hidden);
         let mixer = 2 * self.residual + 2 * self.widest;
-        rows as u64 * (2 * self.residual + experts.max(mixer) + selection) * FLOAT + SCORES
+        rows as u64 * (2 * self.residual + experts.max(mixer) + selection) * FLOAT * 3 / 2 + SCORES
     }
 }
 
