@@ -33,7 +33,14 @@ pub(crate) fn force() -> Arg {
 /// # Errors
 /// It cannot be. It is worth knowing before a large model is read.
 pub(crate) fn check_cache(settings: &Settings, recorded: bool) -> Result<Option<&'static str>> {
-    let Some(params) = CacheParams::from_knobs(|name| settings.expert_knob(name)).map_err(Error::from)? else {
+    let gpu = device::number(settings).is_some() && strata_cuda::Device::count() > 0;
+    // A GPU's cache is as large as there is room for, unless something is said.
+    let sized = ["slots", "vram", "bytes"].iter().any(|name| settings.expert_knob(name).is_some());
+    let knob = |name: &str| match name {
+        "slots" if gpu && !sized => Some("1".to_owned()),
+        _ => settings.expert_knob(name),
+    };
+    let Some(params) = CacheParams::from_knobs(knob).map_err(Error::from)? else {
         let asked = [&POLICY, &SCOPE, &ADMISSION, &COPY_ROUNDS, &INSERT_BUDGET]
             .iter()
             .any(|knob| settings.origin(knob).is_some_and(|origin| *origin != Origin::Default));
@@ -42,8 +49,6 @@ pub(crate) fn check_cache(settings: &Settings, recorded: bool) -> Result<Option<
         );
     };
     params.must_be_causal().map_err(Error::from)?;
-    // On a GPU a size limits what it holds, which is something.
-    let gpu = device::number(settings).is_some() && strata_cuda::Device::count() > 0;
     Ok((!recorded && !gpu).then_some(
         "no GPU is used that could hold experts, and there is no recording (--trace) to say which it would hold",
     ))

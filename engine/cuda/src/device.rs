@@ -2,6 +2,7 @@
 
 mod aside;
 mod launch;
+mod lending;
 
 pub(crate) use aside::Arrival;
 pub(crate) use launch::Arg;
@@ -10,7 +11,6 @@ pub use launch::KernelTime;
 use crate::error::{Error, Result, driver};
 use crate::loan::{self, Loan};
 use crate::pool::Pool;
-use crate::slots::Slots;
 use cudarc::driver::{result, sys};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -362,37 +362,6 @@ impl Device {
             Some(loan) if loan.has(address) => loan.put(address, size),
             _ => lock(&self.inner.pool).put(size, address),
         }
-    }
-
-    /// Until [`Device::take_back`], large intermediate results are kept, while [`Device::use_loan`] says so, in the memory of these slots, which nothing else may use
-    /// meanwhile. What was lent before must have been taken back.
-    pub fn lend(&self, slots: Slots) {
-        // What was begun beside may still write there.
-        self.behind_what_is_beside();
-        let mut loan = lock(&self.inner.loan);
-        if loan.is_none() {
-            *loan = Some(Loan::new(slots));
-        }
-    }
-
-    /// Whether results are kept there that are begun from now on; those that live long must not be.
-    pub fn use_loan(&self, yes: bool) {
-        if let Some(loan) = &mut *lock(&self.inner.loan) {
-            loan.open(yes);
-        }
-    }
-
-    /// Ends the lending. `None` if a result still is in that memory: then it goes on. Otherwise the most bytes that were in use;
-    /// 0 if nothing was lent.
-    pub fn take_back(&self) -> Option<usize> {
-        let mut loan = lock(&self.inner.loan);
-        if loan.as_ref().is_some_and(|loan| !loan.is_whole()) {
-            return None;
-        }
-        let ended = loan.take().map(Loan::end);
-        // The slots' memory may be given back now, which asks whether it is lent.
-        drop(loan);
-        Some(ended.map_or(0, |(_, most)| most))
     }
 
     /// Copies to the device; `values` may change when this returns.

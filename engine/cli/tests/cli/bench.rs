@@ -284,7 +284,10 @@ fn wrong_usage_is_2_with_what_was_found_and_expected() {
         (&["decode", "--threads", "1024"], "--threads is \"1024\", expected at most "),
         (&["decode", "--temp", "1"], "unexpected argument '--temp'"),
         (&["prefill", "--prompt-tokens", "8,0"], "--prompt-tokens is \"8,0\", expected whole numbers from 1 to"),
-        (&["prefill", "--prefill-chunk", "0"], "--prefill-chunk is \"0\", expected a whole number from 1 to 16384"),
+        (
+            &["prefill", "--prefill-chunk", "16385"],
+            "--prefill-chunk is \"16385\", expected a whole number from 0 to 16384",
+        ),
         (&["ab", "decode"], "<B>"),
         (&["ab", "decode", "frob"], "B is \"frob\", expected decode or prefill"),
         (&["ab", "decode", "prefill"], "B is \"prefill\", expected decode, as A is"),

@@ -107,39 +107,9 @@ impl CudaOps {
         &self.device
     }
 
-    /// Whether short windows are recorded (they are, unless this says otherwise) or run operation by operation.
-    pub fn record_windows(&self, yes: bool) {
-        self.recorded.store(yes, Ordering::Relaxed);
-    }
-
-    /// How missed experts are split between the CPU and the link: by measured times, unless this says otherwise before the
-    /// first window.
-    pub fn split_misses(&self, rule: SplitRule) {
-        *lock(&self.rule) = rule;
-    }
-
-    /// In how many bytes of the device's memory experts pass through when prompts are read and there are no slots to borrow for that;
-    /// [`RING`], unless this says otherwise before the first prompt. Without room the CPU computes those that are not resident.
-    pub fn ring(&self, bytes: usize) {
-        self.ring.store(bytes, Ordering::Relaxed);
-    }
-
     /// What is recorded, if anything is.
     fn recording<T>(&self, f: impl FnOnce(&mut Recording) -> T) -> Option<T> {
         lock(&self.recording).as_mut().map(f)
-    }
-
-    /// The rotations of consecutive positions. A pass asks for the same in every layer.
-    fn turns(&self, rope: &Rope, positions: Range<usize>) -> Arc<Turns> {
-        let mut kept = lock(&self.turns);
-        match &*kept {
-            Some((range, turns)) if *range == positions => Arc::clone(turns),
-            _ => {
-                let turns = Arc::new(Turns::new(&self.device, rope, positions.clone()));
-                *kept = Some((positions, Arc::clone(&turns)));
-                turns
-            }
-        }
     }
 }
 
