@@ -51,3 +51,13 @@ impl CudaOps {
         }
     }
 }
+
+/// Rows of a table, one after another, on the host.
+pub(super) fn looked_up(table: &strata_cpu::Matrix, rows: &[u64]) -> Vec<f32> {
+    let len = table.in_len();
+    let mut out = vec![0.0; rows.len() * len];
+    for (&row, out) in rows.iter().zip(out.chunks_exact_mut(len)) {
+        table.row(row as usize, out);
+    }
+    out
+}

@@ -17,7 +17,9 @@ use adapt::Adapting;
 pub use adapt::CacheUse;
 pub(crate) use experts::LayerExperts;
 use experts::Source;
+use host::looked_up;
 use prefill::Bringer;
+pub use prefill::RING;
 pub(crate) use program::Programs;
 
 use crate::config::{Indexer, ModelConfig};
@@ -46,9 +48,6 @@ const LARGEST: f32 = 1e18;
 
 /// Rows of the longest window that is recorded.
 const RECORDED: usize = 8;
-
-/// Bytes in which experts pass through the device when prompts are read, where there are no slots to borrow.
-pub const RING: usize = 256 << 20;
 
 /// Where routed experts are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -497,14 +496,4 @@ impl Ops for CudaOps {
             None => experts.forward(self, x, routing, &shared),
         }
     }
-}
-
-/// Rows of a table, one after another, on the host.
-fn looked_up(table: &strata_cpu::Matrix, rows: &[u64]) -> Vec<f32> {
-    let len = table.in_len();
-    let mut out = vec![0.0; rows.len() * len];
-    for (&row, out) in rows.iter().zip(out.chunks_exact_mut(len)) {
-        table.row(row as usize, out);
-    }
-    out
 }

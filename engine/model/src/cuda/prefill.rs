@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strata_cuda::{ExpertSum, Ring, Slots};
 
+/// Bytes in which experts pass through the device when prompts are read, where there are no slots to borrow.
+pub const RING: usize = 256 << 20;
+
 /// Rows from which on experts are brought. The CPU has those of fewer rows computed before they arrive.
 const ROWS: usize = 32;
 
