@@ -17,6 +17,9 @@ use strata_policy::lookup::Lookup;
 use strata_policy::window::{self, MAX_ROWS, Match, Offer, Outcome, Plan, Policy, Probe, Window, agreement};
 use strata_trace::DraftSource;
 
+/// Rows that are read along with at a time: a device plans for long chunks of the model's passes, not of the draft layer's.
+const PIECE: usize = 256;
+
 /// How the residual streams that enter the draft layer are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DraftNorm {
@@ -217,6 +220,16 @@ impl<O: Ops> Speculator<O> {
     /// Reads along: the tokens at the positions from `first` on, and the residual streams of the pass that read them.
     pub(crate) fn follow(&mut self, engine: &Engine<O>, first: usize, tokens: &[u32], residual: &O::Buf, room: usize) {
         let Some(layer) = engine.draft_layer().filter(|_| self.params.mtp()) else { return };
+        if tokens.len() > PIECE {
+            let (ops, len) = (engine.model().ops(), engine.model().config().residual_len());
+            let wanted = self.wanted;
+            for (at, part) in (0..).step_by(PIECE).zip(tokens.chunks(PIECE)) {
+                self.wanted = wanted;
+                let rows = ops.slice(residual, at * len..(at + part.len()) * len);
+                self.follow(engine, first + at, part, &rows, room);
+            }
+            return;
+        }
         let here = self.side.take().filter(|side| side.end() == first);
         let mut side = here.unwrap_or_else(|| Side::new(layer, engine.model(), first, room));
         side.note(engine.model(), tokens, residual);
