@@ -52,6 +52,12 @@ ptx *ARGS:
     target/ptx/bin/pip install -q --no-deps -r engine/cuda/scripts/requirements.txt
     target/ptx/bin/python engine/cuda/scripts/ptx.py {{ARGS}}
 
+# Test the kernels and the host's part of the GPU where there is none: a driver that runs kernels on the CPU (needs g++, x86-64).
+# Seed 0 keeps the order of the calls, others shuffle what no event orders
+emulated SEED="0" *ARGS="--workspace --test bits --test cuda":
+    engine/cuda/emulator/build.sh "$PWD/target/emulator"
+    STRATA_EMULATED_SEED={{SEED}} LD_LIBRARY_PATH="$PWD/target/emulator" cargo test --locked {{ARGS}}
+
 # 32 clients at once, for so many seconds, at a scripted server and at the real one
 load SECONDS="60":
     cargo build --release --locked -p strata-server --examples

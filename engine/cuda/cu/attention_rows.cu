@@ -75,7 +75,7 @@ ROW_SCORES(256)
 // sigmoid(gate). Grid: (key/value heads times VALUE_HEADS in theirs, rows). Block: `dim` threads.
 KERNEL row_values(const float* weights, const float* values, const u32* counts, const u32* list, const float* sums, const float* gate,
                   float* out, u32 heads, u32 kv_heads, u32 dim, u32 width) {
-    __shared__ alignas(16) float weight[BLOCK][VALUE_HEADS];
+    alignas(16) __shared__ float weight[BLOCK][VALUE_HEADS];
     __shared__ u32 place[BLOCK];
     const u32 t = blockIdx.y, n = counts[t], group = heads / kv_heads, parts = (group + VALUE_HEADS - 1) / VALUE_HEADS;
     const u32 kv = blockIdx.x / parts, first_head = blockIdx.x % parts * VALUE_HEADS, here = min(group - first_head, VALUE_HEADS);

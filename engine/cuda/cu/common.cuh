@@ -17,6 +17,8 @@ typedef long long i64;
 #define WARP 32
 #define ALL 0xffffffffu
 
+#include "instructions.cuh"
+
 __device__ __forceinline__ float fma_(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
 // 2^n for n from -126 to 127.

@@ -267,7 +267,7 @@ template <class U> __device__ __forceinline__ void pack_units(const u8* from, u8
 // Puts a tile of a matrix in host memory where tiles are, by way of shared memory: the link wants wide reads.
 template <class U> __device__ __forceinline__ void stream_units(const u64* from, u32 count, u8* to, u32 rows, u32 cols) {
     typedef Tiles<U> P;
-    __shared__ alignas(16) u8 place[STREAMED];
+    alignas(16) __shared__ u8 place[STREAMED];
     if (blockIdx.y >= count) return;
     const u32 units = cols / U::UNIT, first = blockIdx.x * P::ROWS, here = min(P::ROWS, rows - first);
     const u32 row_bytes = units / U::PER_BLOCK * U::BYTES, bytes = here * row_bytes;

@@ -18,54 +18,9 @@
 // banks. A block has SIDES rows and inputs, those of the next part included if they are brought ahead.
 #define STRIDE 272
 
-__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
-// Four matrices of 8 rows of 16 bytes: lane l names the l'th row, and gets word l % 4 of row l / 4 of each.
-__device__ __forceinline__ void load_matrices(u32 (&r)[4], const i8* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row)));
-}
-
-// 16 rows times 8 inputs over 32 values, on top of `c` for all.
-__device__ __forceinline__ void multiply32(i32 (&p)[4], const u32 (&w)[4], u32 x0, u32 x1, i32 c) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
-        : "=r"(p[0]), "=r"(p[1]), "=r"(p[2]), "=r"(p[3])
-        : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x0), "r"(x1), "r"(c));
-}
-
-// The same over 16 values.
-__device__ __forceinline__ void multiply16(i32 (&p)[4], u32 w0, u32 w1, u32 x, i32 c) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
-        : "=r"(p[0]), "=r"(p[1]), "=r"(p[2]), "=r"(p[3])
-        : "r"(w0), "r"(w1), "r"(x), "r"(c));
-}
-
-// Brings 16 bytes to shared memory; they are there behind `arrived`.
-__device__ __forceinline__ void bring16(void* to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
-}
-
-// The same for a word.
-__device__ __forceinline__ void bring4(void* to, const void* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from));
-}
-
-// Has memory bring a sector nearer.
-__device__ __forceinline__ void fetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-
-__device__ __forceinline__ void arrived() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
 // Adding this integer's bits and subtracting the number that they are makes a float of a small integer, exactly.
 #define SMALL_INTEGER 0x4b400000
 __device__ __forceinline__ float small_integer(i32 p) { return __int_as_float(p) - 12582912.0f; }
-
-// This thread's number, read anew: what follows from it is then not kept in registers from one part to the next.
-__device__ __forceinline__ u32 thread_anew() {
-    u32 x;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
-    return x;
-}
 
 // Which rows and inputs a block and its warps have.
 struct Sides {
@@ -150,7 +105,7 @@ template <class U> struct ManyTiles {
 #pragma unroll 1
         for (u32 tile = thread_anew() / WARP; tile < at.rows / 4; tile += MANY / WARP) {
             const u8* b = w + min(at.first_row / 4 + tile, last) * P::tile_bytes(cols) + (u64)part * P::bytes(8);
-            if (32 * lane() < bytes) fetch(b + 32 * lane());
+            if (32 * lane() < bytes) prefetch(b + 32 * lane());
         }
     }
 
@@ -289,7 +244,7 @@ template <class U> struct ManyLarge {
 #pragma unroll 1
         for (u32 row = thread_anew() / WARP * AT_ONCE + lane() / SECTORS; row < at.rows; row += MANY / WARP * AT_ONCE) {
             const u8* b = w + min(at.first_row + row, rows - 1) * row_bytes + (u64)part * U::BYTES;
-            if (lane() < AT_ONCE * SECTORS) fetch(b + min(lane() % SECTORS * 32, U::BYTES - 1));
+            if (lane() < AT_ONCE * SECTORS) prefetch(b + min(lane() % SECTORS * 32, U::BYTES - 1));
         }
     }
 

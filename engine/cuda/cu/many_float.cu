@@ -24,11 +24,6 @@ struct Rows {
     __device__ __forceinline__ const u8* at(u32 r) const { return matrix + min(first + r, last) * bytes; }
 };
 
-// Brings 8 or 16 bytes to shared memory; they are there behind `arrived`.
-template <u32 BYTES> __device__ __forceinline__ void bring_bytes(void* to, const void* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES));
-}
-
 template <class F> struct ManyFloats {
     static constexpr u32 MOST = 16 / F::BYTES, PIECE = WARP * MOST;
     // Bytes of a lane's elements of a part, and parts of a piece.
@@ -79,8 +74,8 @@ __device__ __forceinline__ void many_floats(const u8* matrix, const float* x, fl
                                             u32 act, float divisor) {
     typedef ManyFloats<F> P;
     // Of two parts, of which one is under way; or what is left of rows.
-    __shared__ alignas(16) float inputs[2 * INPUTS * PART];
-    __shared__ alignas(16) u8 weights[2][OUTPUTS][WARP * P::LANE];
+    alignas(16) __shared__ float inputs[2 * INPUTS * PART];
+    alignas(16) __shared__ u8 weights[2][OUTPUTS][WARP * P::LANE];
     const u32 warp = threadIdx.x / WARP, row = (blockIdx.x * DOWN + warp / ACROSS) * ROWS_TOGETHER;
     const u32 first = blockIdx.y * INPUTS, mine = warp % ACROSS * INPUTS_TOGETHER;
     const Rows w{matrix, row, rows - 1, Floats<F, 5120>::tile_bytes(cols)};

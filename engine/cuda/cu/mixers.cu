@@ -64,7 +64,7 @@ __device__ __forceinline__ void scan(const float* qkv, const float* beta, const 
                                      u32 rows, u32 key_heads, u32 value_heads) {
     constexpr int MINE = DIM / 4, EACH = (DIM + 127) / 128;
     // Queries and keys of two tokens, element 4 i + p at [p][i]; rows of p lie in different banks.
-    __shared__ alignas(16) float pairs[2][2][4][MINE + 4];
+    alignas(16) __shared__ float pairs[2][2][4][MINE + 4];
     const u32 j = blockIdx.x, p = threadIdx.x % 4, c = blockIdx.y * 32 + threadIdx.x / 4, head = j % key_heads;
     const bool live = c < DIM, notes = keys && blockIdx.y == 0 && j < key_heads;
     const u32 channels = (2 * key_heads + value_heads) * DIM;

@@ -152,7 +152,7 @@ template <class F, u32 ROOM> struct Floats {
     }
 
     // What follows the whole pieces of a row: some of half their size, a quarter, an eighth, and less than 32 elements.
-    template <u32 N> struct Rest {
+    template <u32 N, class = void> struct Rest {
         Few<F, N> few;
         Rest<N / 2> less;
 
@@ -168,7 +168,7 @@ template <class F, u32 ROOM> struct Floats {
             less.add_to(there ? at + WARP * N : at, end, x, apart, sums);
         }
     };
-    template <> struct Rest<0> {
+    template <class Nothing> struct Rest<0, Nothing> {
         Few<F, 1> few;
 
         __device__ __forceinline__ void load(const u8* w, u32 at, u32 end) {

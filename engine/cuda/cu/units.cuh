@@ -14,20 +14,6 @@ __device__ __forceinline__ u32 read16(const u8* p) { return __ldg((const u16*)p)
 
 __device__ __forceinline__ u32 read32(const u8* p) { return read16(p) | read16(p + 2) << 16; }
 
-// Four bytes out of the eight of `low` and `high`; the top bit of each nibble of `pick` must be clear.
-__device__ __forceinline__ u32 bytes_of(u32 low, u32 high, u32 pick) {
-    u32 out;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(pick));
-    return out;
-}
-
-// The value of the half in a word's low bits; one instruction, since all halves are floats.
-__device__ __forceinline__ float low_half(u32 word) {
-    float out;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"((u16)word));
-    return out;
-}
-
 __device__ __forceinline__ float read_half(const u8* p) { return low_half(read16(p)); }
 
 // x - n in each byte, for bytes of x below 128 and n up to 128.
