@@ -56,7 +56,7 @@ ptx *ARGS:
 # Seed 0 keeps the order of the calls, others shuffle what no event orders
 emulated SEED="0" *ARGS="--workspace --test bits --test cuda":
     engine/cuda/emulator/build.sh "$PWD/target/emulator"
-    STRATA_EMULATED_SEED={{SEED}} LD_LIBRARY_PATH="$PWD/target/emulator" cargo test --locked {{ARGS}}
+    EMULATED_GPU_SEED={{SEED}} LD_LIBRARY_PATH="$PWD/target/emulator" cargo test --locked {{ARGS}}
 
 # 32 clients at once, for so many seconds, at a scripted server and at the real one
 load SECONDS="60":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds libcuda.so.1 in a folder: a driver that runs the kernels of cu/ on the CPU, for tests where there is no GPU.
 #
-#   build.sh FOLDER      then run tests with LD_LIBRARY_PATH=FOLDER and STRATA_EMULATED_SEED=0 (driver.cpp says what that is)
+#   build.sh FOLDER      then run tests with LD_LIBRARY_PATH=FOLDER and EMULATED_GPU_SEED=0 (driver.cpp says what that is)
 #
 # Needs g++ with C++20, on x86-64. What is newer than all sources is not built again.
 set -euo pipefail

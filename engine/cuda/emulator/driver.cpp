@@ -1,7 +1,7 @@
 // The calls of the CUDA driver that Strata makes, over memory of the host and kernels that run on the CPU.
 //
 // One thread is the GPU. It runs what streams hold, one thing at a time: of those that may run next one that a random number picks, so
-// that what relies on an order that nobody asked for fails sooner or later. STRATA_EMULATED_SEED sets the numbers; 0 is the order of the
+// that what relies on an order that nobody asked for fails sooner or later. EMULATED_GPU_SEED sets the numbers; 0 is the order of the
 // calls.
 #include "run.h"
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace {
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_FOUND = 500, NOT_READY = 600 };
 
 constexpr size_t TOTAL = (size_t)16 << 30;
 
@@ -75,7 +75,7 @@ struct Gpu {
     std::thread thread;
 
     Gpu() {
-        if (const char* seed = getenv("STRATA_EMULATED_SEED")) {
+        if (const char* seed = getenv("EMULATED_GPU_SEED")) {
             random.seed(strtoull(seed, nullptr, 10));
             shuffled = strtoull(seed, nullptr, 10) != 0;
         }
@@ -168,7 +168,10 @@ void run_graph(const Graph& graph) {
 
 #define HELD std::unique_lock held(gpu().lock)
 
-CALL cuInit(unsigned) { return SUCCESS; }
+CALL cuInit(unsigned) {
+    const char* visible = getenv("CUDA_VISIBLE_DEVICES");
+    return visible && !*visible ? NO_DEVICE : SUCCESS;
+}
 CALL cuDriverGetVersion(int* version) { return *version = 12080, SUCCESS; }
 CALL cuDeviceGetCount(int* count) { return *count = 1, SUCCESS; }
 CALL cuDeviceGet(int* device, int) { return *device = 0, SUCCESS; }
@@ -184,7 +187,7 @@ CALL cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
 CALL cuCtxSetCurrent(void*) { return SUCCESS; }
 CALL cuCtxGetStreamPriorityRange(int* least, int* most) { return *least = 0, *most = -1, SUCCESS; }
 CALL cuGetErrorString(int error, const char** text) {
-    *text = error == OUT_OF_MEMORY ? "out of memory" : error == NOT_FOUND ? "not found" : "invalid value";
+    *text = error == OUT_OF_MEMORY ? "out of memory" : error == NOT_FOUND ? "not found" : error == NO_DEVICE ? "no CUDA-capable device is detected" : "invalid value";
     return SUCCESS;
 }
 CALL cuGetErrorName(int error, const char** text) { return cuGetErrorString(error, text); }

@@ -16,7 +16,7 @@ use strata_gguf::{GgmlType, Gguf, Writer};
 /// The first GPU, or a line that says why not.
 fn gpu() -> Option<Device> {
     let device = Device::open(0).inspect_err(|e| println!("skipped: {e}"));
-    let emulated = std::env::var_os("STRATA_EMULATED_SEED").is_some();
+    let emulated = std::env::var_os("EMULATED_GPU_SEED").is_some();
     assert!(device.is_ok() || !emulated, "the emulated GPU is not there");
     device.ok()
 }

@@ -64,7 +64,7 @@ fn same_pass(name: &str, cpu: &Model<CpuOps>, gpu: &Model<CudaOps>, tokens: &[u3
 
 /// Whether kernels run on the CPU (`engine/cuda/emulator`), where tests do less, so that they take no hours.
 fn is_emulated() -> bool {
-    std::env::var_os("STRATA_EMULATED_SEED").is_some()
+    std::env::var_os("EMULATED_GPU_SEED").is_some()
 }
 
 /// The tokens of a case, or the first of them.

@@ -8,15 +8,12 @@
 
 mod common;
 
-use common::{NEVER, drafts, engine, nano_with_draft_layer, noise, tiny};
+use common::{NEVER, drafts, engine, nano_with_draft_layer, noise, run_cases as run, tiny};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use strata_gguf::Special;
 use strata_model::CpuOps;
 use strata_policy::window::{Settings, Source};
-use strata_runtime::{
-    Answer, CheckpointParams, DraftNorm, Engine, GenerateParams, SamplingParams, Session, SpeculationParams,
-};
+use strata_runtime::{Answer, CheckpointParams, DraftNorm, Engine, GenerateParams, Session, SpeculationParams};
 
 /// Cases on the random model.
 fn cases() -> u32 {
@@ -35,17 +32,6 @@ fn plain<'e>(engine: &'e Engine<CpuOps>, context: usize) -> Session<'e, CpuOps> 
     session(engine, context).with_speculation(SpeculationParams::none())
 }
 
-fn sampling() -> impl Strategy<Value = SamplingParams> {
-    let greedy = SamplingParams::default();
-    prop_oneof![
-        3 => Just(greedy.clone()),
-        1 => Just(SamplingParams { repeat_penalty: 1.3, frequency_penalty: 0.5, ..greedy.clone() }),
-        2 => (0.2f32..2.0, 0usize..20, 0.3f32..1.0, any::<u64>()).prop_map(move |(temp, top_k, top_p, seed)| {
-            SamplingParams { temp, top_k, top_p, seed, presence_penalty: 0.3, ..greedy.clone() }
-        }),
-    ]
-}
-
 /// What both did, that must be the same.
 fn same(a: (&Answer, u64), b: (&Answer, u64)) -> Result<(), TestCaseError> {
     prop_assert_eq!(&a.0.tokens, &b.0.tokens);
@@ -53,12 +39,6 @@ fn same(a: (&Answer, u64), b: (&Answer, u64)) -> Result<(), TestCaseError> {
     prop_assert_eq!(a.0.finish, b.0.finish);
     prop_assert!(a.1 == b.1, "the states differ");
     Ok(())
-}
-
-fn run(cases: u32, test: impl Fn((u32, usize, usize, bool, usize, SamplingParams)) -> Result<(), TestCaseError>) {
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let strategy = (any::<u32>(), 1usize..40, 1usize..24, any::<bool>(), 0usize..6, sampling());
-    TestRunner::new(config).run(&strategy, test).unwrap();
 }
 
 #[test]

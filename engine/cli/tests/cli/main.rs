@@ -7,6 +7,8 @@ mod check;
 mod common;
 mod config;
 mod device;
+#[cfg(unix)]
+mod gpu;
 mod help;
 mod inspect;
 mod list;

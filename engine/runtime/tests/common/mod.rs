@@ -2,11 +2,13 @@
 // Each test binary uses its own part of these.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use strata_gguf::{ArrayValue, Gguf, SafeTensors, Value, Writer};
 use strata_model::{CpuOps, draft_from_safetensors};
-use strata_runtime::{Answer, CheckpointParams, Engine, GenerateParams, OwnDrafts, Session};
+use strata_runtime::{Answer, CheckpointParams, Engine, GenerateParams, OwnDrafts, SamplingParams, Session};
 
 pub static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -122,4 +124,26 @@ pub fn drafts(seed: u32, prompt: usize, truth: Vec<u32>, vocab: u32, stop: u32) 
         }
         out
     })
+}
+
+fn sampling() -> impl Strategy<Value = SamplingParams> {
+    let greedy = SamplingParams::default();
+    prop_oneof![
+        3 => Just(greedy.clone()),
+        1 => Just(SamplingParams { repeat_penalty: 1.3, frequency_penalty: 0.5, ..greedy.clone() }),
+        2 => (0.2f32..2.0, 0usize..20, 0.3f32..1.0, any::<u64>()).prop_map(move |(temp, top_k, top_p, seed)| {
+            SamplingParams { temp, top_k, top_p, seed, presence_penalty: 0.3, ..greedy.clone() }
+        }),
+    ]
+}
+
+/// Cases of speculation: a seed, the prompt's length, tokens at most, whether ends are ignored, how much the context is too short by,
+/// and how tokens are chosen.
+pub fn run_cases(
+    cases: u32,
+    test: impl Fn((u32, usize, usize, bool, usize, SamplingParams)) -> Result<(), TestCaseError>,
+) {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let strategy = (any::<u32>(), 1usize..40, 1usize..24, any::<bool>(), 0usize..6, sampling());
+    TestRunner::new(config).run(&strategy, test).unwrap();
 }
