@@ -24,6 +24,8 @@ namespace {
 enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_FOUND = 500, NOT_READY = 600 };
 
 constexpr size_t TOTAL = (size_t)16 << 30;
+// Bytes of a piece of memory that are filled when it is taken and given back.
+constexpr size_t POISONED = (size_t)64 << 20;
 
 typedef std::shared_ptr<std::atomic<bool>> Flag;
 
@@ -314,7 +316,7 @@ CALL cuMemAlloc_v2(void** address, size_t bytes) {
     *address = aligned_alloc(512, size);
     if (!*address) return OUT_OF_MEMORY;
     // What nobody wrote is no number.
-    memset(*address, 0xff, size);
+    memset(*address, 0xff, std::min(size, POISONED));
     gpu().memory[(uintptr_t)*address] = size;
     gpu().taken += size;
     return SUCCESS;
@@ -324,7 +326,7 @@ CALL cuMemFree_v2(void* address) {
     auto it = gpu().memory.find((uintptr_t)address);
     if (it == gpu().memory.end()) return INVALID_VALUE;
     gpu().wait_all(held);
-    memset(address, 0xff, it->second);
+    memset(address, 0xff, std::min(it->second, POISONED));
     gpu().taken -= it->second;
     gpu().memory.erase(it);
     free(address);

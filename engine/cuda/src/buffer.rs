@@ -1,7 +1,7 @@
 //! Values on the device.
 
 use crate::device::{Arg, Device, Owned};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use strata_cpu::Block as Blocks;
@@ -22,6 +22,12 @@ impl Memory {
     pub(crate) fn new(device: &Device, bytes: usize) -> Arc<Memory> {
         let (address, size, own) = device.allocate(bytes, false);
         Arc::new(Memory { device: device.clone(), address, size, own, constant: false })
+    }
+
+    /// At least `bytes` of anything, outside of any graph. Without room the device is as usable as before.
+    pub(crate) fn try_new(device: &Device, bytes: usize) -> Result<Arc<Memory>> {
+        let (address, size) = device.try_allocate(bytes)?;
+        Ok(Arc::new(Memory { device: device.clone(), address, size, own: None, constant: false }))
     }
 
     /// A copy of host values. In a graph that is recorded it is a constant: copied now, and there whenever the graph runs.

@@ -24,12 +24,11 @@ impl Courier {
     /// For experts of these shapes.
     ///
     /// # Errors
-    /// There is no room on the device.
+    /// There is no room on the device, which is as usable as before then.
     pub fn new(device: &Device, shapes: &[[Shape; 3]]) -> Result<Courier> {
         let staged = shapes.iter().map(|s| s.iter().map(staged).sum()).max().unwrap_or(0);
-        let staging = Memory::new(device, staged * STAGED);
-        let arrival = Arrival::new(device)?;
-        device.failure().map_or(Ok(Courier { device: device.clone(), staging, staged, arrival }), Err)
+        let staging = Memory::try_new(device, staged * STAGED)?;
+        Ok(Courier { device: device.clone(), staging, staged, arrival: Arrival::new(device)? })
     }
 
     /// Starts to bring experts: each one's slot, the shapes and the bytes of its gate, up and down projections, as the file has them,

@@ -254,31 +254,42 @@ impl Device {
         (address, size, Some(own))
     }
 
-    /// Memory of a size of [`Pool::size`] that serves again or is new.
+    /// Memory of a size of [`Pool::size`] that serves again or is new; address 0 if there is none, which is a failure that is kept.
     fn take(&self, size: usize, bytes: usize) -> u64 {
-        if let Some(address) = lock(&self.inner.pool).take(size) {
-            return address;
+        self.obtain(size, bytes).map_err(|e| self.fail(e)).unwrap_or(0)
+    }
+
+    /// Memory of at least `bytes`, and its size, outside of any graph. Without room the device is as usable as before.
+    pub(crate) fn try_allocate(&self, bytes: usize) -> Result<(u64, usize)> {
+        if bytes > usize::MAX / 4 {
+            return Err(Error::Memory { asked: bytes, free: self.memory()?.0, total: self.inner.total });
         }
-        let allocated = self.attempt(|inner| {
-            // SAFETY: the context is current; the address is freed when the device is dropped or memory is short.
-            if let Ok(address) = unsafe { result::malloc_sync(size) } {
-                return Ok(address);
-            }
+        let size = Pool::size(bytes);
+        self.obtain(size, bytes).map(|address| (address, size))
+    }
+
+    fn obtain(&self, size: usize, bytes: usize) -> Result<u64> {
+        if let Some(address) = lock(&self.inner.pool).take(size) {
+            return Ok(address);
+        }
+        self.failure().map_or(Ok(()), Err)?;
+        self.enter()?;
+        // SAFETY: the context is current; the address is freed when the device is dropped or memory is short.
+        let address = unsafe { result::malloc_sync(size) }.or_else(|_| {
             // What lies idle first. Freeing waits for the kernels that may still use it.
-            let idle = lock(&inner.pool).drain();
+            let idle = lock(&self.inner.pool).drain();
             for address in idle {
                 // SAFETY: the address came from the driver and nobody has it any more.
                 let _ = unsafe { result::free_sync(address) };
             }
             // SAFETY: as above.
             unsafe { result::malloc_sync(size) }.map_err(|_| {
-                let (free, total) = result::mem_get_info().unwrap_or((0, inner.total));
+                let (free, total) = result::mem_get_info().unwrap_or((0, self.inner.total));
                 Error::Memory { asked: bytes, free, total }
             })
-        });
-        let Some(address) = allocated else { return 0 };
+        })?;
         lock(&self.inner.pool).held += size;
-        address
+        Ok(address)
     }
 
     /// Gives back memory of a graph, which its later kernels may have.

@@ -40,17 +40,16 @@ impl Ring {
     /// A ring through slots, for experts of these shapes.
     ///
     /// # Errors
-    /// There is no room on the device, or there are too few slots.
+    /// There is no room on the device, which is as usable as before then, or there are too few slots.
     pub fn new(device: &Device, slots: Slots, shapes: &[[Shape; 3]]) -> Result<Ring> {
         let (batch, batches) = ((slots.count() / BATCHES).max(1), slots.count().min(BATCHES));
         if batches < 2 {
             return Err(Error::Internal(format!("a ring of {} slots", slots.count())));
         }
         let staged = Ring::staging_for(shapes, BATCHES);
-        let staging = Memory::new(device, staged * batch);
+        let staging = Memory::try_new(device, staged * batch)?;
         let arrivals = (0..batches).map(|_| Arrival::new(device)).collect::<Result<Vec<_>>>()?;
-        let made = Ring { device: device.clone(), slots, staging, staged, batch, arrivals, begun: 0 };
-        device.failure().map_or(Ok(made), Err)
+        Ok(Ring { device: device.clone(), slots, staging, staged, batch, arrivals, begun: 0 })
     }
 
     /// Experts of a batch at most.

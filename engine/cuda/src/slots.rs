@@ -28,11 +28,11 @@ impl Slots {
     /// `count` slots of `bytes` bytes, which is made a multiple of what addresses need.
     ///
     /// # Errors
-    /// There is no room.
+    /// There is no room. The device is as usable as before then.
     pub fn new(device: &Device, bytes: usize, count: usize) -> Result<Slots> {
         let bytes = bytes.next_multiple_of(ALIGNMENT);
-        let memory = Memory::new(device, bytes * count);
-        device.failure().map_or(Ok(Slots { memory, before: 0, bytes, count }), Err)
+        let memory = Memory::try_new(device, bytes.saturating_mul(count))?;
+        Ok(Slots { memory, before: 0, bytes, count })
     }
 
     /// The last `count` of these slots, or all if there are fewer. The memory is the same.

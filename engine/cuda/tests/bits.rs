@@ -9,7 +9,8 @@ use strata_cpu::experts::{self, Choices, GateUp, Shared};
 use strata_cpu::rope::Rope;
 use strata_cpu::{Cpu, Isa, Rows, conv, elementwise, norm, router};
 use strata_cuda::{
-    Act, Cache, DeltaInputs, Device, Experts, First, Floats, Matrix, Note, Routed, Selection, SharedExpert, Turns,
+    Act, Cache, DeltaInputs, Device, Experts, First, Floats, Matrix, Note, Routed, Selection, SharedExpert, Slots,
+    Turns,
 };
 use strata_gguf::{GgmlType, Gguf, Writer};
 
@@ -458,4 +459,18 @@ fn a_failure_is_kept() {
     y.add(&x);
     assert_eq!(y.download(), [0.0; 8]);
     assert!(device.synchronize().is_err());
+}
+
+/// What is asked for beyond the memory is refused with a sentence, and the device goes on.
+#[test]
+fn without_room_the_device_goes_on() {
+    let Some(device) = gpu() else { return };
+    for (bytes, count) in [(1 << 30, 1 << 12), (usize::MAX / 2, 7)] {
+        let refused = Slots::new(&device, bytes, count).err().map(|e| e.to_string()).unwrap();
+        assert!(refused.contains("has no room for"), "{refused}");
+    }
+    let mut y = Floats::upload(&device, &[1.0; 8]);
+    y.add(&Floats::upload(&device, &[2.0; 8]));
+    assert_eq!(y.download(), [3.0; 8]);
+    assert!(device.failure().is_none());
 }
