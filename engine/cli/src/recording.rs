@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use strata_config::registry::{ADMISSION, COPY_ROUNDS, INSERT_BUDGET, ISA, POLICY, PREFILL_CHUNK, SCOPE, THREADS};
 use strata_config::{Origin, Settings};
 use strata_gguf::{Gguf, show_path};
-use strata_policy::cache::CacheParams;
+use strata_model::CacheStart;
+use strata_policy::cache::{CacheParams, Capacity};
 use strata_runtime::{About, CacheWatch, Engine, Error, Recorded, Recording};
 use strata_trace::{KnobValue, PartFile};
 
@@ -115,8 +116,17 @@ impl Target {
         hardware: Option<String>,
     ) -> Result<Started> {
         let program = concat!("strata ", env!("CARGO_PKG_VERSION"));
-        let mut about = About::of(gguf, engine, program, knobs(engine, settings))?;
+        let mut knobs = knobs(engine, settings);
+        let cache = O::restart_cache(engine)?;
+        if let Some(CacheStart { params: CacheParams { capacity: Capacity::Slots(slots), .. }, .. }) = &cache {
+            // What there is room for, however that was asked for.
+            ["vram", "bytes"].iter().for_each(|name| drop(knobs.remove(&format!("experts.{name}"))));
+            let (value, origin) = (slots.to_string(), "device".to_owned());
+            knobs.insert("experts.slots".to_owned(), KnobValue { value, origin });
+        }
+        let mut about = About::of(gguf, engine, program, knobs)?;
         about.meta.hardware = hardware;
+        about.meta.resident = cache.map(|cache| cache.resident).unwrap_or_default();
         let file = self.create()?;
         let (recorder, recording) = Recording::start(file, about, settings.engine.prefill_chunk)?;
         engine.record(recorder);

@@ -11,6 +11,7 @@ use crate::window::{DeltaNotes, Window};
 use strata_cpu::attention::AttentionShape;
 use strata_cpu::rope::Rope;
 use strata_gguf::{Gguf, Tensor};
+use strata_policy::cache::{Change, Phase, Shape};
 
 /// Which rows of a window need logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,25 @@ pub trait Observer {
 
     /// The outputs of a layer's experts are added up.
     fn experts(&mut self, _layer: usize) {}
+
+    /// What the pass is for. `None`: one of more rows than windows have reads a prompt, others write.
+    fn phase(&self) -> Option<Phase> {
+        None
+    }
+
+    /// What the device's expert cache did at the boundary behind the pass, if there is one.
+    fn cache(&mut self, _round: &CacheRound<'_>) {}
+}
+
+/// What an expert cache did in a pass.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheRound<'a> {
+    /// Whether each use of an expert found it resident: layer by layer, in a layer row by row, in a row in routing order.
+    pub hits: &'a [bool],
+    /// What came and left behind the pass.
+    pub changes: &'a [Change],
+    /// What the changes' keys mean.
+    pub shape: &'a Shape,
 }
 
 /// An observer that looks away.
@@ -219,7 +239,7 @@ impl<O: Ops> Model<O> {
     ) -> Result<Output<O>> {
         self.ops.begin(&self.config, tokens.len());
         let output = self.layers(state, tokens, want, observer, window);
-        self.ops.end(output.is_ok());
+        self.ops.end(output.is_ok(), observer);
         output
     }
 

@@ -45,13 +45,13 @@ mod window;
 
 pub use config::{ARCHITECTURE, Attention, Delta, Indexer, LayerKind, ModelConfig, NgramConfig};
 pub use cpu::CpuOps;
-pub use cuda::{CacheUse, CudaOps, ExpertPlace, RING};
+pub use cuda::{CacheStart, CacheUse, CudaOps, ExpertPlace, RING};
 pub use draft::{
     Candidates, Draft, DraftLayer, DraftLimits, DraftSnapshot, DraftState, HiddenNorm, check_draft_layer,
     draft_from_safetensors, pack_draft,
 };
 pub use error::{Error, Result};
-pub use forward::{Model, Observer, Output, Silent, Want};
+pub use forward::{CacheRound, Model, Observer, Output, Silent, Want};
 pub use identity::{ModelId, NUMERIC_VERSION};
 pub use loader::Progress;
 pub use ngram::NgramHash;

@@ -108,7 +108,13 @@ pub trait Ops {
     fn begin(&self, _config: &ModelConfig, _rows: usize) {}
 
     /// A pass has ended, `well` or not.
-    fn end(&self, _well: bool) {}
+    fn end(&self, _well: bool, _observer: &mut dyn Observer) {}
+
+    /// How often each layer's experts were used, and of these uses those that found theirs on the device, where what is there follows what
+    /// is used; empty elsewhere.
+    fn found(&self) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
 
     /// What failed first on the device, after which results are worth nothing. Asked at the end of a pass, and after
     /// loading.

@@ -199,12 +199,15 @@ fn experts_that_come_and_go() {
         let ranking: Vec<_> = (0..layers * experts).map(|i| (i % layers, i / layers * 37 % experts)).collect();
         let slots = gpu.keep_experts(100 * 64 * 1024, ranking.iter().copied()).unwrap();
         gpu.adapt_experts(&params).unwrap();
-        let mut kept: Vec<Key> = ranking[..slots].iter().map(|&(layer, expert)| shape.key(layer, expert)).collect();
-        kept.sort_unstable();
-        let spare = if params.admission == Admission::WaitForCopy { slots / 16 } else { 0 };
-        let capacity = Capacity::Slots(slots - spare);
+        let began = gpu.restart_cache().unwrap().unwrap();
+        let waiting = if params.admission == Admission::WaitForCopy { 3 } else { 0 };
+        assert_eq!(began.params, CacheParams { capacity: Capacity::Slots(slots - waiting), ..params });
+        let keys =
+            |(layer, ids): (usize, &Vec<u16>)| ids.iter().map(|&id| shape.key(layer, id.into())).collect::<Vec<Key>>();
+        let kept: Vec<Key> = began.resident.iter().enumerate().flat_map(keys).collect();
+        assert_eq!(kept.len(), slots - waiting);
         let start = Start { ranking: &kept, ..Start::default() };
-        let mut cache = Cache::new(&shape, &CacheParams { capacity, ..params }, &start).unwrap();
+        let mut cache = Cache::new(&shape, &began.params, &start).unwrap();
         let (mut state, mut at, mut hits, mut inserts) = (gpu.new_state(tokens.len()), 0, Vec::new(), 0);
         for size in [8, 1, 40, 3, 2, 1, 1, 64, 1, 5].into_iter().cycle() {
             let size = usize::min(size, tokens.len() - at);

@@ -5,13 +5,13 @@
 //! before it does.
 
 use crate::error::{Error, Result};
-use crate::recorder::{Lap, Pass, Times, observer};
+use crate::recorder::{Lap, Pass, Times, Unseen, observer};
 use crate::session::{Event, Session};
 use crate::side::SidePoint;
 use crate::speculation::Speculator;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use strata_model::{Model, Ops, Output, Silent, Snapshot, State, Want};
+use strata_model::{Model, Ops, Output, Snapshot, State, Want};
 use strata_trace::{DraftSource, Phase};
 
 /// A checkpoint that would cost a pass of its own is not taken so few tokens behind another.
@@ -287,8 +287,8 @@ impl<O: Ops> Session<'_, O> {
             let now = rest.len().min(self.chunk).min(stop.unwrap_or(of) - at);
             model.prefetch(&self.state, &rest[..rest.len().min(now + self.chunk)]);
             let want = if now == rest.len() { Want::Last } else { Want::Nothing };
-            let mut silent = Silent;
-            let observer = observer(&mut self.recorder, now, &mut silent);
+            let mut unseen = Unseen(Phase::Prefill);
+            let observer = observer(&mut self.recorder, now, &mut unseen);
             let Output { logits, residual } = model.forward(&mut self.state, &rest[..now], want, observer)?;
             self.speculator.read(self.engine, at, &rest[..now], &residual, self.state.capacity());
             drop(residual);

@@ -4,14 +4,14 @@ use crate::error::Result;
 use crate::guide::{Guide, Part, Rule};
 use crate::logprobs::TokenLogprob;
 use crate::params::GenerateParams;
-use crate::recorder::{Lap, Pass, Times, nanos, observer};
+use crate::recorder::{Lap, Pass, Times, Unseen, nanos, observer};
 use crate::sampler::Sampler;
 use crate::session::{Event, Finish, Session};
 use crate::speculation::Round;
 use crate::writer::Writer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use strata_model::{Ops, Silent, Want};
+use strata_model::{Ops, Want};
 use strata_trace::Phase;
 
 /// An answer on its way.
@@ -55,8 +55,8 @@ impl<'e, O: Ops> Session<'e, O> {
             window.extend_from_slice(&round.drafts);
             model.prefetch(&self.state, &window);
             let alone = round.drafts.is_empty();
-            let mut silent = Silent;
-            let observer = observer(&mut self.recorder, window.len(), &mut silent);
+            let mut unseen = Unseen(Phase::Decode);
+            let observer = observer(&mut self.recorder, window.len(), &mut unseen);
             let output = match alone {
                 true => model.forward(&mut self.state, &window, Want::Last, observer)?,
                 false => model.verify(&mut self.state, &window, observer)?,

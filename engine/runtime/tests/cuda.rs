@@ -9,13 +9,15 @@
 
 mod common;
 
-use common::{NEVER, drafts, engine, noise, run_cases, tiny};
+use common::{NEVER, drafts, engine, knobs, noise, run_cases, tiny};
 use proptest::prelude::*;
 use strata_cpu::{Cpu, Isa};
 use strata_cuda::Device;
 use strata_model::{CudaOps, ExpertPlace, Ops};
-use strata_policy::cache::{CacheParams, Capacity, Rule};
-use strata_runtime::{Answer, CheckpointParams, Engine, GenerateParams, Session, SpeculationParams};
+use strata_policy::cache::{Admission, CacheParams, Capacity, Rule};
+use strata_runtime::{About, Answer, CheckpointParams, Engine, GenerateParams, Recording, Session, SpeculationParams};
+use strata_sim::replay::{StartState, check};
+use strata_trace::{Phase, Trace};
 
 fn is_emulated() -> bool {
     std::env::var_os("EMULATED_GPU_SEED").is_some()
@@ -74,4 +76,49 @@ fn any_drafts_on_a_gpu_give_the_answer_of_plain_decoding_on_the_cpu() {
             Ok(())
         },
     );
+}
+
+/// What a GPU's expert cache did, as its trace has it, is what the simulator makes of the trace, access by access.
+#[test]
+fn what_a_gpus_cache_did_is_what_its_replay_does() {
+    let Some(engine) = on_gpu(ExpertPlace::Host) else { return };
+    let (layers, experts) = (engine.model().config().layers.len(), engine.model().config().experts);
+    engine.model().keep_experts(256 << 10, (0..layers * experts).map(|i| (i % layers, i / layers))).unwrap();
+    let lru = CacheParams::new(Rule::Lru, Capacity::Slots(0));
+    let adaptive = Rule::Adaptive { every: 2, swaps: 20, min_use: 1.0, gain: 1.1, decay: 0.8 };
+    let cases = [
+        lru,
+        CacheParams { count_prefill: true, copy_rounds: 0, ..lru },
+        CacheParams { admission: Admission::WaitForCopy, insert_budget: Some(3), ..lru },
+        CacheParams::new(adaptive, Capacity::Slots(0)),
+    ];
+    for params in cases {
+        engine.model().adapt_experts(&params).unwrap();
+        // What was used before the recording begins is forgotten when it does.
+        answer(&mut session(&engine, 64), &noise(9, 5), &GenerateParams { max_tokens: 4, ..GenerateParams::default() });
+        let start = engine.model().restart_cache().unwrap().unwrap();
+        let mut about = About::of(&tiny(), &engine, "test 1", knobs(&start.params)).unwrap();
+        about.meta.resident = start.resident;
+        let (recorder, recording) = Recording::start(Vec::new(), about, 16).unwrap();
+        engine.record(recorder);
+        // Prompts in long and short chunks, windows that are kept and that are not.
+        for (seed, len) in [(1, 40), (2, 3), (3, 19)] {
+            let limits = GenerateParams { max_tokens: 9, ignore_stop: true, ..GenerateParams::default() };
+            let own = drafts(seed, len, Vec::new(), 280, 0);
+            answer(&mut session(&engine, 64).with_own_drafts(own), &noise(seed, len), &limits);
+        }
+        engine.stop_recording();
+        let (file, recorded) = recording.finish().unwrap();
+        let mut trace = Trace::read_from(&file[..], file.len() as u64, "t").unwrap().trace;
+        assert_eq!(CacheParams::from_meta(&trace.meta).unwrap(), Some(start.params));
+        let from = StartState::recorded(&trace.meta).unwrap();
+        assert!(!from.ranking.is_empty() && trace.hits.iter().any(|&hit| hit), "{params}");
+        assert!(trace.rounds.iter().any(|round| round.phase == Phase::Prefill && round.rows <= 8), "{params}");
+        assert_eq!(check(&trace, &start.params, &from).unwrap(), None, "{params}");
+        let (counted, told) = (engine.model().ops().cache_use().unwrap(), recorded.cache.unwrap());
+        assert_eq!((told.accesses, told.hits), (counted.accesses, counted.hits), "{params}");
+        assert!(told.inserts > 0 && told.inserts <= counted.inserts, "{params}: {told:?}, {counted:?}");
+        trace.hits[5] = !trace.hits[5];
+        assert!(check(&trace, &start.params, &from).unwrap().is_some(), "{params}");
+    }
 }

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{engine, exactly, generate, nano, nano_with_draft_layer};
+use common::{engine, exactly, generate, knobs, nano, nano_with_draft_layer};
 use std::collections::BTreeMap;
 use std::path::Path;
 use strata_gguf::{Gguf, Special};
@@ -170,16 +170,6 @@ fn every_answer_is_a_request() {
     assert_eq!(ids(2), first[..1]);
     assert_eq!(trace.rounds.last().unwrap().request, 2);
     assert_eq!(trace.rounds.iter().filter(|r| r.round == 0).count(), 3);
-}
-
-/// The settings of a cache as a trace's header has them.
-fn knobs(params: &CacheParams) -> BTreeMap<String, KnobValue> {
-    let text = params.to_string();
-    let pairs = text.split(' ').map(|pair| pair.split_once('=').unwrap());
-    let knob = |(name, value): (&str, &str)| {
-        (format!("experts.{name}"), KnobValue { value: value.to_owned(), origin: "flag".to_owned() })
-    };
-    pairs.map(knob).collect()
 }
 
 /// The engine's own log of its cache against the simulator, for every rule that an engine can run.

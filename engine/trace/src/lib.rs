@@ -22,6 +22,7 @@
 //!     knobs: Default::default(),
 //!     hardware: None,
 //!     clock: "none".into(),
+//!     resident: Vec::new(),
 //!     unix_seconds: None,
 //!     note: String::new(),
 //! };

@@ -53,6 +53,18 @@ impl Meta {
                 return Err(invalid(format!("{place}: meta.expert_bytes[{layer}]"), bytes.to_string(), expected));
             }
         }
+        if ![0, self.layers].contains(&self.resident.len()) {
+            let expected = format!("none, or {}, one for each layer", self.layers);
+            let found = format!("{} lists", self.resident.len());
+            return Err(invalid(format!("{place}: meta.resident"), found, expected));
+        }
+        for (layer, resident) in self.resident.iter().enumerate() {
+            let known = resident.last().is_none_or(|&last| usize::from(last) < self.experts);
+            if !known || !resident.is_sorted_by(|a, b| a < b) {
+                let expected = format!("ascending numbers below {}", self.experts);
+                return Err(invalid(format!("{place}: meta.resident[{layer}]"), format!("{resident:?}"), expected));
+            }
+        }
         if self.dense_bytes > BYTES {
             let expected = format!("at most {BYTES}");
             return Err(invalid(format!("{place}: meta.dense_bytes"), self.dense_bytes.to_string(), expected));

@@ -28,6 +28,9 @@ pub struct Meta {
     pub hardware: Option<String>,
     /// The clock of all times: `monotonic` of the operating system, or `none`.
     pub clock: String,
+    /// For each layer the experts that the expert cache held before the first round, in ascending order; empty if it held none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resident: Vec<Vec<u16>>,
     /// When it was made, in seconds since 1970-01-01 UTC; `None` where that would make equal runs differ.
     pub unix_seconds: Option<u64>,
     /// Whatever else is worth knowing, in a sentence.

@@ -14,7 +14,7 @@ use strata_cpu::Cpu;
 use strata_cuda::Device;
 use strata_gguf::Gguf;
 use strata_model::plan::{self, Needs, Plan, Wish};
-use strata_model::{CpuOps, CudaOps, ExpertPlace, ModelConfig, RING};
+use strata_model::{CacheStart, CpuOps, CudaOps, ExpertPlace, ModelConfig, RING};
 use strata_runtime::Engine;
 use strata_server::engine::SharedOps;
 
@@ -31,6 +31,14 @@ pub(crate) trait Machine: SharedOps + Sized {
     /// # Errors
     /// The device failed, or has less room than it said.
     fn settle(engine: &Engine<Self>, placement: &Placement, quiet: bool, told: &dyn Fn(f32)) -> Result<Where>;
+
+    /// Has the device's expert cache begin anew, if it has one that follows what is used; then it says what it begins with.
+    ///
+    /// # Errors
+    /// There is no room on the device.
+    fn restart_cache(_engine: &Engine<Self>) -> Result<Option<CacheStart>> {
+        Ok(None)
+    }
 }
 
 impl Machine for CpuOps {
@@ -52,6 +60,10 @@ impl Machine for CpuOps {
 }
 
 impl Machine for CudaOps {
+    fn restart_cache(engine: &Engine<CudaOps>) -> Result<Option<CacheStart>> {
+        Ok(engine.model().restart_cache()?)
+    }
+
     fn cpu(&self) -> &Cpu {
         CudaOps::cpu(self)
     }

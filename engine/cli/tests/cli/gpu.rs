@@ -60,7 +60,13 @@ fn a_gpu_serves_answers_and_says_what_is_where() {
     if !is_there() {
         return;
     }
-    let server = Server::start(&["--device", "cuda"]);
+    let folder = tempfile::tempdir().unwrap();
+    // As little as lets some experts have slots, and their use be seen.
+    let little = run(&["run", "--device", "cuda", "--vram-budget", "64MiB", QUESTION]);
+    let least = number_before(&little.err, " MiB are needed without any expert") * 21 / 20;
+    let traces = folder.path().to_str().unwrap();
+    let budget = format!("{}MiB", least + 2);
+    let server = Server::start(&["--device", "cuda", "--vram-budget", &budget, "--policy", "lru", "--trace", traces]);
     let asked = json!({"temperature": 0, "max_tokens": 12, "messages": [{"role": "user", "content": QUESTION}]});
     let replies: Vec<String> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..2).map(|_| scope.spawn(|| server.post(&asked))).collect();
@@ -72,5 +78,14 @@ fn a_gpu_serves_answers_and_says_what_is_where() {
     let status: Value = serde_json::from_str(server.get("/v1/status").split("\r\n\r\n").nth(1).unwrap()).unwrap();
     let (code, err) = server.end();
     assert_eq!(code, Some(0), "{err}");
-    assert!(status.to_string().contains("GPU"), "{status}");
+    assert!(status["device"].as_str().unwrap().contains("GPU"), "{status}");
+    let layers = status["expert_cache"].as_array().unwrap();
+    assert!(layers.len() == 8 && layers.iter().any(|layer| layer["hits"].as_u64() > Some(0)), "{status}");
+    assert_eq!(status["expert_cache_on_paper"], false);
+    // What was recorded of it is what the trace has.
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    let [trace] = files.as_slice() else { panic!("{files:?}") };
+    let info = run(&["trace", "info", trace.to_str().unwrap()]);
+    assert_eq!(info.code, Some(0), "{}", info.err);
+    assert!(info.out.contains("cache hits"), "{}", info.out);
 }

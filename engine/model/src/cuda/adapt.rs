@@ -6,14 +6,27 @@ use super::experts::Source;
 use super::recording::lock;
 use super::residency::Residency;
 use crate::error::{Error, Result};
-use crate::forward::Model;
+use crate::forward::{CacheRound, Model, Observer};
 use std::collections::HashMap;
 use std::sync::Arc;
 use strata_cuda::Courier;
-use strata_policy::cache::{Admission, Cache, CacheParams, Capacity, Key, Phase, Shape, Start};
+use strata_policy::cache::{Admission, Cache, CacheParams, Capacity, Change, Key, Phase, Shape, Start};
 
-/// One in so many slots takes copies under way where victims stay until those have landed.
+/// One in so many slots takes copies under way where victims stay until those have landed and nothing says how many may come at a time.
 const SPARE: usize = 16;
+
+/// The slots that are kept for copies under way, of `count`, and how many copies may begin at a boundary: no more than there will be
+/// slots for, so that what the cache holds is what is there.
+fn spare(count: usize, params: &CacheParams) -> (usize, Option<u32>) {
+    let rounds = params.copy_rounds as usize;
+    if params.admission == Admission::EvictFirst || rounds == 0 {
+        return (0, params.insert_budget);
+    }
+    let asked =
+        params.insert_budget.map_or((count / SPARE).max(rounds), |budget| rounds.saturating_mul(budget as usize));
+    let at_a_time = asked.min(count / 2) / rounds;
+    (at_a_time * rounds, u32::try_from(at_a_time).ok())
+}
 
 /// Uses of experts, those of prompts included, and what followed from them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,12 +51,28 @@ pub(crate) struct Adapting {
     /// What the current window used, in the order of time, and whether it was there.
     used: Vec<Key>,
     hits: Vec<bool>,
+    /// What came and left at the last boundary.
+    changes: Vec<Change>,
     counts: CacheUse,
+    /// For each layer uses, and those that found their expert.
+    layers: Vec<(u64, u64)>,
+    /// What was asked for.
+    asked: CacheParams,
+}
+
+/// An expert cache before its first round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CacheStart {
+    /// Its settings, the capacity being what there is room for.
+    pub params: CacheParams,
+    /// For each layer the experts that it holds, in ascending order.
+    pub resident: Vec<Vec<u16>>,
 }
 
 impl Model<CudaOps> {
     /// From now on, what is in slots follows what windows use. What [`Model::keep_experts`] put there is the start; the capacity of
-    /// `params` is as many slots as there are, whatever it says. Answers do not change, bit for bit.
+    /// `params` is as many slots as there are, whatever it says; where victims stay until copies have landed, some slots are for those.
+    /// Answers do not change, bit for bit.
     ///
     /// # Errors
     /// A setting is out of range or knows the future, or there is no room on the device.
@@ -52,18 +81,18 @@ impl Model<CudaOps> {
         ops.stop_bringing();
         *lock(&ops.adapting) = None;
         let Some(residency) = lock(&ops.residency).clone() else { return Ok(()) };
-        let sources: Vec<Arc<Source>> = lock(&ops.sources).clone();
+        // Not those of a draft layer, which the CPU or the link has.
+        let layers = self.weights.layers.len();
+        let sources: Vec<Arc<Source>> = lock(&ops.sources).iter().take(layers).cloned().collect();
         let count = residency.slots().count();
-        let spare = match params.admission {
-            Admission::EvictFirst => 0,
-            Admission::WaitForCopy => count / SPARE,
-        };
+        let (spare, insert_budget) = spare(count, params);
         let wrong = |e: strata_policy::cache::CacheError| Error::Cache(e.to_string());
         params.must_be_causal().map_err(wrong)?;
         let bytes = sources.iter().map(|source| source.shapes.iter().map(|s| s.file_bytes() as u64).sum()).collect();
         let experts = sources.iter().map(|source| source.host.count).max().unwrap_or(0);
         let shape = Shape::new(sources.len(), experts, bytes).map_err(wrong)?;
-        let params = CacheParams { capacity: Capacity::Slots(count - spare), ..*params };
+        let asked = *params;
+        let params = CacheParams { capacity: Capacity::Slots(count - spare), insert_budget, ..asked };
         let held = residency.held();
         let ranking: Vec<Key> = held.iter().map(|&(layer, expert, _)| shape.key(layer, expert)).collect();
         let cache = Cache::new(&shape, &params, &Start { ranking: &ranking, ..Start::default() }).map_err(wrong)?;
@@ -88,9 +117,32 @@ impl Model<CudaOps> {
             coming: HashMap::new(),
             used: Vec::new(),
             hits: Vec::new(),
+            changes: Vec::new(),
             counts: CacheUse::default(),
+            layers: vec![(0, 0); layers],
+            asked,
         });
         Ok(())
+    }
+
+    /// Has the cache begin anew with what is in slots now, so that whoever watches its rounds from here on knows what it started from.
+    /// `None` if what is in slots does not follow what is used.
+    ///
+    /// # Errors
+    /// There is no room on the device.
+    pub fn restart_cache(&self) -> Result<Option<CacheStart>> {
+        let asked = lock(&self.ops().adapting).as_ref().map(|adapting| adapting.asked);
+        let Some(asked) = asked else { return Ok(None) };
+        self.adapt_experts(&asked)?;
+        let adapting = lock(&self.ops().adapting);
+        Ok(adapting.as_ref().map(|Adapting { cache, .. }| {
+            let shape = cache.shape();
+            let of = |layer| {
+                let ids = 0..shape.experts();
+                ids.filter(|&id| cache.holds(shape.key(layer, id))).filter_map(|id| u16::try_from(id).ok()).collect()
+            };
+            CacheStart { params: *cache.params(), resident: (0..shape.layers()).map(of).collect() }
+        }))
     }
 }
 
@@ -99,6 +151,9 @@ impl CudaOps {
     pub(super) fn used_experts(&self, layer: usize, ids: &[u16]) {
         if let Some(adapting) = &mut *lock(&self.adapting) {
             let shape = adapting.cache.shape();
+            if layer >= shape.layers() {
+                return;
+            }
             adapting.used.extend(ids.iter().map(|&id| shape.key(layer, usize::from(id))));
         }
     }
@@ -110,12 +165,18 @@ impl CudaOps {
         }
     }
 
-    /// The boundary behind a pass that came to its end.
-    pub(super) fn boundary(&self, phase: Phase) {
+    /// The boundary behind a pass that came to its end, of this phase if the observer does not know better.
+    pub(super) fn boundary(&self, phase: Phase, observer: &mut dyn Observer) {
         let residency = lock(&self.residency).clone();
         if let (Some(adapting), Some(residency)) = (&mut *lock(&self.adapting), residency) {
-            adapting.boundary(phase, &residency);
+            adapting.boundary(observer.phase().unwrap_or(phase), &residency);
+            let Adapting { cache, hits, changes, .. } = adapting;
+            observer.cache(&CacheRound { hits, changes, shape: cache.shape() });
         }
+    }
+
+    pub(super) fn found_by_layer(&self) -> Vec<(u64, u64)> {
+        lock(&self.adapting).as_ref().map(|adapting| adapting.layers.clone()).unwrap_or_default()
     }
 
     /// What passes found in slots since [`Model::adapt_experts`]; `None` before that.
@@ -128,12 +189,19 @@ impl Adapting {
     /// The boundary behind a window, or a chunk of a prompt.
     pub(super) fn boundary(&mut self, phase: Phase, residency: &Residency) {
         self.hits.clear();
-        let changes = self.cache.round(phase, &self.used, &mut self.hits).to_vec();
+        self.changes.clear();
+        self.changes.extend_from_slice(self.cache.round(phase, &self.used, &mut self.hits));
+        for (&key, &hit) in self.used.iter().zip(&self.hits) {
+            if let Some((uses, found)) = self.layers.get_mut(self.cache.shape().layer_of(key)) {
+                *uses += 1;
+                *found += u64::from(hit);
+            }
+        }
         self.used.clear();
         self.counts.accesses += self.hits.len() as u64;
         self.counts.hits += self.hits.iter().map(|&hit| u64::from(hit)).sum::<u64>();
         let begun = self.cache.begun().to_vec();
-        let Adapting { cache, courier, sources, free, coming, counts, .. } = self;
+        let Adapting { cache, courier, sources, free, coming, changes, counts, .. } = self;
         let shape = cache.shape();
         let place = |key: Key| (shape.layer_of(key), shape.expert_of(key));
         for left in changes.iter().filter_map(|change| change.left) {

@@ -7,10 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strata_cpu::Cpu;
 use strata_cpu::rope::Rope;
-use strata_cuda::Turns;
+use strata_cuda::{Device, Turns};
 use strata_policy::split::SplitRule;
 
 impl CudaOps {
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// Where routed experts that are not on the device are computed.
     pub fn cpu(&self) -> &Cpu {
         &self.cpu

@@ -14,7 +14,7 @@ mod recording;
 mod residency;
 
 use adapt::Adapting;
-pub use adapt::CacheUse;
+pub use adapt::{CacheStart, CacheUse};
 pub(crate) use experts::LayerExperts;
 use experts::Source;
 use host::looked_up;
@@ -101,11 +101,6 @@ impl CudaOps {
         }
     }
 
-    /// The device.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// What is recorded, if anything is.
     fn recording<T>(&self, f: impl FnOnce(&mut Recording) -> T) -> Option<T> {
         lock(&self.recording).as_mut().map(f)
@@ -152,11 +147,15 @@ impl Ops for CudaOps {
         }
     }
 
-    fn end(&self, well: bool) {
+    fn end(&self, well: bool, observer: &mut dyn Observer) {
         self.device.use_loan(false);
         if well && self.recording(|_| ()).is_none() {
-            self.boundary(Phase::Prefill);
+            self.boundary(Phase::Prefill, observer);
         }
+    }
+
+    fn found(&self) -> Vec<(u64, u64)> {
+        self.found_by_layer()
     }
 
     fn failure(&self) -> Option<Error> {

@@ -302,7 +302,7 @@ impl Model<CudaOps> {
             let position = first + found.index / row_len.max(&1);
             return Err(Error::NonFinite { value: found.value, place: place.clone(), position });
         }
-        ops.boundary(Phase::Decode);
+        ops.boundary(Phase::Decode, observer);
         let logits = program.outbox.read(tokens.len() * c.vocab);
         ops.failure().map_or(Ok(Output { logits, residual: program.residual.duplicate() }), Err)
     }

@@ -27,6 +27,12 @@ pub struct Start<'a> {
     pub future: Option<Arc<Future>>,
 }
 
+/// What a trace says that the cache held before its first round, as [`Start::ranking`].
+pub fn resident(meta: &strata_trace::Meta, shape: &Shape) -> Vec<Key> {
+    let layers = meta.resident.iter().enumerate();
+    layers.flat_map(|(layer, ids)| ids.iter().map(move |&id| shape.key(layer, usize::from(id)))).collect()
+}
+
 #[derive(Debug, Clone)]
 enum Ruling {
     Fixed(Fixed),

@@ -38,7 +38,7 @@ mod text;
 mod victims;
 
 pub use classic::Classic;
-pub use engine::{Cache, Start};
+pub use engine::{Cache, Start, resident};
 pub use error::CacheError;
 pub use future::Future;
 pub use params::{Admission, CacheParams, Capacity, Rule, Scope};

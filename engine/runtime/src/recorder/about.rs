@@ -45,6 +45,7 @@ impl About {
             knobs,
             hardware: None,
             clock: "monotonic".to_owned(),
+            resident: Vec::new(),
             unix_seconds: now.ok().map(|now| now.as_secs()),
             note: String::new(),
         };

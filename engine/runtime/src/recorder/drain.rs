@@ -1,6 +1,6 @@
 //! The other side of a recording: the thread that empties the ring into the trace.
 
-use super::notes::Notes;
+use super::notes::{Notes, most_moves};
 use super::shadow::{CacheCounts, LayerHits, Shadow};
 use super::{About, LENGTH, RING, ROUNDS, Recorder};
 use crate::error::{Error, Result};
@@ -108,6 +108,11 @@ impl<W: Write> Drained<W> {
     fn write(&mut self, round: &[u8]) -> Result<(), TraceError> {
         let record = self.decoder.decode(round, &self.meta)?;
         match &mut self.shadow {
+            // What a device's cache did is counted, and not decided again.
+            Some(shadow) if record.hits.is_some() => {
+                shadow.count(&record, &self.meta);
+                self.writer.append(&record)
+            }
             Some(shadow) => self.writer.append(&shadow.see(record, &self.meta)),
             None => self.writer.append(&record),
         }
@@ -139,7 +144,7 @@ impl<W: Write + Send + 'static> Recording<W> {
     /// no thread.
     pub fn start(out: W, about: About, chunk: usize) -> Result<(Box<Recorder>, Recording<W>)> {
         let rows = chunk.max(MAX_ROWS);
-        let largest = LENGTH + most_bytes(&about.meta, rows, 0);
+        let largest = LENGTH + most_bytes(&about.meta, rows, most_moves(&about.meta));
         Recording::with_ring(out, about, rows, RING.max(ROUNDS * largest))
     }
 
@@ -149,7 +154,7 @@ impl<W: Write + Send + 'static> Recording<W> {
         let mut writer = TraceWriter::new(out, about.meta.clone())?;
         // Whatever comes, the file is a trace.
         writer.flush()?;
-        let message = Vec::with_capacity(LENGTH + most_bytes(&about.meta, rows, 0));
+        let message = Vec::with_capacity(LENGTH + most_bytes(&about.meta, rows, most_moves(&about.meta)));
         let notes = Notes::new(&about, rows);
         let (producer, consumer) = RingBuffer::new(ring);
         let shared = Arc::new(Shared::default());

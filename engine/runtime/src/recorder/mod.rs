@@ -22,9 +22,10 @@
 //!
 //! # The expert cache
 //!
-//! Where the settings in the trace's header ask for an expert cache and there is no GPU, the cache runs on the thread that
-//! writes, moves no bytes, and its hits and changes are recorded with the rounds ([`CacheCounts`] are their sums). It is
-//! the code that replays run, so a replay of the trace under its own settings gives the same, access by access.
+//! Where a GPU has an expert cache, its hits and changes are recorded with the rounds, and the header says what it held at
+//! the start. Where the settings in the header ask for one and there is no GPU, it runs on the thread that writes and moves
+//! no bytes. [`CacheCounts`] are the sums. Either way it is the code that replays run, so a replay of the trace under its own
+//! settings gives the same, access by access.
 //!
 //! # What is measured
 //!
@@ -59,8 +60,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
-use strata_model::{Observer, Routing, Silent};
-use strata_trace::encode;
+use strata_model::{CacheRound, Observer, Routing};
+use strata_trace::{Phase, encode};
 
 /// Bytes of the ring at least: some thousand tokens of the published model, of 1.9 KB each.
 const RING: usize = 4 << 20;
@@ -92,8 +93,8 @@ impl Recorder {
     }
 
     /// A pass over so many rows begins: what this is shown from now on is the pass's.
-    fn watch(&mut self, rows: usize) -> &mut Self {
-        self.notes.watch(rows);
+    fn watch(&mut self, rows: usize, phase: Phase) -> &mut Self {
+        self.notes.watch(rows, phase);
         self
     }
 
@@ -145,16 +146,33 @@ impl Observer for Recorder {
     fn experts(&mut self, layer: usize) {
         self.notes.experts(layer);
     }
+
+    fn phase(&self) -> Option<Phase> {
+        Some(self.notes.phase())
+    }
+
+    fn cache(&mut self, round: &CacheRound<'_>) {
+        self.notes.cache(round);
+    }
+}
+
+/// Looks away, but knows what a pass is for.
+pub(crate) struct Unseen(pub(crate) Phase);
+
+impl Observer for Unseen {
+    fn phase(&self) -> Option<Phase> {
+        Some(self.0)
+    }
 }
 
 /// What watches a pass over so many rows: the recorder, if there is one.
 pub(crate) fn observer<'a>(
     recorder: &'a mut Option<Box<Recorder>>,
     rows: usize,
-    silent: &'a mut Silent,
+    unseen: &'a mut Unseen,
 ) -> &'a mut dyn Observer {
     match recorder {
-        Some(recorder) => recorder.watch(rows),
-        None => silent,
+        Some(recorder) => recorder.watch(rows, unseen.0),
+        None => unseen,
     }
 }

@@ -3,8 +3,8 @@
 use super::About;
 use super::clock::{Times, nanos};
 use std::time::Instant;
-use strata_model::Routing;
-use strata_trace::{BRANCHES, Branch, DraftSource, LayerTimes, Meta, Phase, Record, Round, Token, gate_to_fixed};
+use strata_model::{CacheRound, Routing};
+use strata_trace::{BRANCHES, Branch, DraftSource, LayerTimes, Meta, Move, Phase, Record, Round, Token, gate_to_fixed};
 
 /// What is known of a pass besides what was watched.
 pub(crate) struct Pass<'a> {
@@ -38,6 +38,12 @@ pub(super) struct Notes {
     /// Bytes of the distinct experts so far.
     expert_bytes: u64,
     answers: u32,
+    phase: Phase,
+    /// Whether the device's expert cache said what it did: where the record has its experts, whether they were resident; and what
+    /// changed.
+    cached: bool,
+    hits: Vec<bool>,
+    moves: Vec<Move>,
 }
 
 impl Notes {
@@ -57,6 +63,10 @@ impl Notes {
             seen: vec![0; meta.experts.div_ceil(64)],
             expert_bytes: 0,
             answers: 0,
+            phase: Phase::Prefill,
+            cached: false,
+            hits: Vec::with_capacity(if meta.resident.is_empty() { 0 } else { accesses }),
+            moves: Vec::with_capacity(most_moves(&meta)),
             meta,
         }
     }
@@ -86,13 +96,41 @@ impl Notes {
     }
 
     /// A pass over so many rows begins.
-    pub(super) fn watch(&mut self, rows: usize) {
+    pub(super) fn watch(&mut self, rows: usize, phase: Phase) {
         let accesses = rows * self.meta.layers * self.meta.used;
         self.rows = rows;
         self.ids.resize(accesses, 0);
         self.gates.resize(accesses, 0);
         self.expert_bytes = 0;
+        (self.phase, self.cached) = (phase, false);
         self.mark = Instant::now();
+    }
+
+    /// What the pass is for.
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The device's expert cache is at the boundary behind the pass.
+    pub(super) fn cache(&mut self, round: &CacheRound<'_>) {
+        let (layers, used, rows) = (self.meta.layers, self.meta.used, self.rows);
+        // A trace whose header does not say what the cache held at the start has no use for what it did.
+        if self.meta.resident.is_empty() || round.hits.len() != rows * layers * used {
+            return;
+        }
+        self.hits.clear();
+        self.hits.resize(round.hits.len(), false);
+        for (at, hits) in round.hits.chunks_exact(used).enumerate() {
+            let (layer, row) = (at / rows, at % rows);
+            if let Some(place) =
+                self.hits.get_mut((row * layers + layer) * used..).and_then(|rest| rest.get_mut(..used))
+            {
+                place.copy_from_slice(hits);
+            }
+        }
+        self.moves.clear();
+        self.moves.extend(round.changes.iter().map(|change| change.to_move(round.shape)));
+        self.cached = true;
     }
 
     /// A layer chose its experts.
@@ -170,8 +208,13 @@ impl Notes {
             ids: &self.ids,
             gates: &self.gates,
             layer_times: Some(&self.times),
-            hits: None,
-            moves: None,
+            hits: self.cached.then_some(&self.hits),
+            moves: self.cached.then_some(&self.moves),
         }
     }
+}
+
+/// Changes of a round at most, where a device's expert cache says what it did: each expert comes and leaves.
+pub(super) fn most_moves(meta: &Meta) -> usize {
+    if meta.resident.is_empty() { 0 } else { 2 * meta.layers * meta.experts }
 }

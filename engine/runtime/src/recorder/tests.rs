@@ -25,6 +25,7 @@ fn about() -> About {
         knobs: Default::default(),
         hardware: None,
         clock: "monotonic".into(),
+        resident: Vec::new(),
         unix_seconds: None,
         note: String::new(),
     };
@@ -35,7 +36,7 @@ const TIMES: Times = Times { total: 1_000_000_000, draft: 30, commit: 4 };
 
 /// Shows a recorder a pass of `rows` rows, whose experts follow from `seed`.
 fn pass(recorder: &mut Recorder, rows: usize, seed: usize, head: bool) {
-    recorder.watch(rows);
+    recorder.watch(rows, Phase::Decode);
     for layer in 0..LAYERS {
         let ids =
             (0..rows).flat_map(|row| [(seed + row * layer) % 70, (seed + row * layer + 1) % 70].map(|id| id as u16));
@@ -232,7 +233,7 @@ fn what_a_round_costs_the_decode_loop() {
             let mut spent = std::time::Duration::ZERO;
             for _ in 0..rounds {
                 let start = std::time::Instant::now();
-                recorder.watch(rows);
+                recorder.watch(rows, Phase::Decode);
                 for layer in 0..layers {
                     recorder.routing(layer, &routing);
                     recorder.experts(layer);

@@ -4,11 +4,14 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use strata_gguf::{ArrayValue, Gguf, SafeTensors, Value, Writer};
 use strata_model::{CpuOps, draft_from_safetensors};
+use strata_policy::cache::CacheParams;
 use strata_runtime::{Answer, CheckpointParams, Engine, GenerateParams, OwnDrafts, SamplingParams, Session};
+use strata_trace::KnobValue;
 
 pub static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -146,4 +149,14 @@ pub fn run_cases(
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let strategy = (any::<u32>(), 1usize..40, 1usize..24, any::<bool>(), 0usize..6, sampling());
     TestRunner::new(config).run(&strategy, test).unwrap();
+}
+
+/// The settings of a cache as a trace's header has them.
+pub fn knobs(params: &CacheParams) -> BTreeMap<String, KnobValue> {
+    let text = params.to_string();
+    let pairs = text.split(' ').map(|pair| pair.split_once('=').unwrap());
+    let knob = |(name, value): (&str, &str)| {
+        (format!("experts.{name}"), KnobValue { value: value.to_owned(), origin: "flag".to_owned() })
+    };
+    pairs.map(knob).collect()
 }

@@ -209,7 +209,7 @@ impl<O: Ops> Shared<O> {
             let stuck: Vec<Degradation> = desk.running.iter().filter_map(|r| stuck(r, after)).collect();
             (Queue { waiting, running, limit: self.options.queue.max(1) }, desk.kept, stuck)
         };
-        let expert_cache: Vec<LayerCache> = ready.map(layers).unwrap_or_default();
+        let (expert_cache, expert_cache_on_paper) = ready.map(layers).unwrap_or_default();
         let board = self.board();
         let from_start = ready.into_iter().flat_map(|ready| ready.degradations.iter().cloned());
         Status {
@@ -224,17 +224,23 @@ impl<O: Ops> Shared<O> {
             conversations: kept,
             degradations: from_start.chain(board.degradations()).chain(stuck).collect(),
             rounds: board.rounds(),
-            // What a GPU holds does not change: there is none but in a recording.
-            expert_cache_on_paper: !expert_cache.is_empty(),
+            expert_cache_on_paper,
             expert_cache,
         }
     }
 }
 
-/// How each layer's expert cache does.
-fn layers<O: Ops>(ready: &Ready<O>) -> Vec<LayerCache> {
+/// How each layer's expert cache does, and whether it is one on paper, which only a recording has.
+fn layers<O: Ops>(ready: &Ready<O>) -> (Vec<LayerCache>, bool) {
+    let there = ready.engine.model().ops().found();
+    if !there.is_empty() {
+        let layers = there.into_iter().enumerate();
+        return (layers.map(|(layer, (lookups, hits))| LayerCache { layer, hits, lookups }).collect(), false);
+    }
     let counted = ready.expert_cache.iter().flat_map(|cache| cache.layers()).enumerate();
-    counted.map(|(layer, n)| LayerCache { layer, hits: n.hits, lookups: n.accesses }).collect()
+    let layers: Vec<_> = counted.map(|(layer, n)| LayerCache { layer, hits: n.hits, lookups: n.accesses }).collect();
+    let on_paper = !layers.is_empty();
+    (layers, on_paper)
 }
 
 /// What there is to say of an answer that does not get on.

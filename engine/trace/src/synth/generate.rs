@@ -287,6 +287,7 @@ fn meta(params: &SynthParams) -> Meta {
         knobs,
         hardware: None,
         clock: "none".into(),
+        resident: Vec::new(),
         unix_seconds: None,
         note: "Made up by a generator: routing with the statistics that were asked for, and no model's.".into(),
     }

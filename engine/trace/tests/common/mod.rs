@@ -21,6 +21,7 @@ pub fn meta(layers: usize, experts: usize, used: usize) -> Meta {
         knobs: [("sampling.temp".to_owned(), knob)].into(),
         hardware: Some("cores = 2\n".into()),
         clock: "monotonic".into(),
+        resident: Vec::new(),
         unix_seconds: Some(1_700_000_000),
         note: String::new(),
     }

@@ -2,7 +2,8 @@
 
 use super::accesses::{Accesses, RoundSpan};
 use crate::error::SimError;
-use strata_policy::cache::{Costs, Key, Shape};
+use strata_policy::cache::{Costs, Key, Shape, resident};
+use strata_trace::Meta;
 
 /// The state before the first round. The default is a cold cache.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +18,15 @@ impl StartState {
     /// A cache filled in this order.
     pub fn ranked(ranking: Vec<Key>) -> StartState {
         StartState { ranking, costs: None }
+    }
+
+    /// What a trace says that its cache held before the first round.
+    ///
+    /// # Errors
+    /// The trace's header is no model's.
+    pub fn recorded(meta: &Meta) -> Result<StartState, SimError> {
+        let shape = Shape::new(meta.layers, meta.experts, meta.expert_bytes.clone())?;
+        Ok(StartState::ranked(resident(meta, &shape)))
     }
 }
 

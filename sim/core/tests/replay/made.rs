@@ -33,6 +33,7 @@ pub(crate) fn meta() -> Meta {
         knobs: BTreeMap::new(),
         hardware: None,
         clock: "none".into(),
+        resident: Vec::new(),
         unix_seconds: None,
         note: String::new(),
     }

@@ -81,6 +81,7 @@ pub fn import(dir: &Path, options: &Options) -> Result<Trace> {
         knobs: BTreeMap::new(),
         hardware: None,
         clock: "none".into(),
+        resident: Vec::new(),
         unix_seconds: None,
         note: format!(
             "tokens from {} on, in requests of {} as given; sizes of experts as given",

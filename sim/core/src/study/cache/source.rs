@@ -116,8 +116,10 @@ fn second_half(accesses: &Accesses) -> impl Fn(usize, &RoundSpan) -> bool + use<
 /// What the engine recorded of its cache, if it did.
 fn engine(trace: &Trace, ranking: Option<&StartState>) -> Result<Option<Engine>, SimError> {
     let (Some(params), false) = (CacheParams::from_meta(&trace.meta)?, trace.hits.is_empty()) else { return Ok(None) };
-    let cold = StartState::default();
-    let differs = check(trace, &params, ranking.unwrap_or(&cold))?.is_some();
+    // What the trace says it held counts more than what it was asked to.
+    let recorded = StartState::recorded(&trace.meta)?;
+    let start = ranking.filter(|_| trace.meta.resident.is_empty()).unwrap_or(&recorded);
+    let differs = check(trace, &params, start)?.is_some();
     let (mut hits, mut accesses) = (0u64, 0u64);
     for (i, _) in trace.rounds.iter().enumerate().filter(|(_, round)| round.phase == Phase::Decode) {
         for (at, ..) in trace.accesses(i) {
