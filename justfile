@@ -54,7 +54,7 @@ ptx *ARGS:
 
 # Test the kernels and the host's part of the GPU where there is none: a driver that runs kernels on the CPU (needs g++, x86-64).
 # Seed 0 keeps the order of the calls, others shuffle what no event orders
-emulated SEED="0" *ARGS="--workspace --test bits --test cuda":
+emulated SEED="0" *ARGS="--workspace --test bits --test cuda --test cuda_alone":
     engine/cuda/emulator/build.sh "$PWD/target/emulator"
     EMULATED_GPU_SEED={{SEED}} LD_LIBRARY_PATH="$PWD/target/emulator" cargo test --locked {{ARGS}}
 
