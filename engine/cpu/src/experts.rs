@@ -120,13 +120,8 @@ impl Experts {
         order.sort_by_key(|&pair| ids[pair]);
         let mut place = vec![0; ids.len()];
         order.iter().enumerate().for_each(|(at, &pair)| place[pair] = at);
-
-        let mut groups = Vec::with_capacity(ids.len().min(self.count) + 1);
-        let mut first = 0;
-        for pairs in order.chunk_by(|&a, &b| ids[a] == ids[b]) {
-            groups.push(self.group(usize::from(ids[pairs[0]]), Picked::new(x, self.hidden, pairs, used), first, pairs));
-            first += pairs.len();
-        }
+        let mut groups = self.groups(x, choices, &order);
+        let first = ids.len();
         if let Some(Shared { gate, up, down, opening }) = shared {
             let (gate, up, down) = (gate.weights(), up.weights(), down.weights());
             groups.push(Group { gate, up, down, x: Picked::all(x, self.hidden), first, rows: opening.len() });
@@ -138,15 +133,45 @@ impl Experts {
             terms.extend(pairs.map(|pair| (place[pair], choices.weights[pair])));
             terms.extend(shared.map(|shared| (first + t, sigmoid(shared.opening[t]))));
         }
+        self.sum(cpu, x, &groups, &terms, out);
+    }
+
+    /// What some of the pairs (row, choice), which have the numbers `row * used + choice`, add to their rows before it is weighted:
+    /// `out[i] = expert(x[row])` for pair i, `[pairs][hidden]`. Pairs of one expert are in ascending order.
+    pub fn results(&self, cpu: &Cpu, x: &Rows, choices: Choices<'_>, pairs: &[usize], out: &mut [f32]) {
+        let mut order: Vec<usize> = (0..pairs.len()).collect();
+        order.sort_by_key(|&i| choices.ids[pairs[i]]);
+        let mut terms = vec![(0, 1.0); pairs.len()];
+        order.iter().enumerate().for_each(|(at, &i)| terms[i].0 = at);
+        let order: Vec<usize> = order.into_iter().map(|i| pairs[i]).collect();
+        let groups = self.groups(x, choices, &order);
+        // A sum of one term with weight 1 is the term.
+        self.sum(cpu, x, &groups, &terms, out);
+    }
+
+    /// The groups of pairs that are in the order of their experts.
+    fn groups<'a>(&'a self, x: &'a Rows, choices: Choices<'_>, order: &'a [usize]) -> Vec<Group<'a>> {
+        let Choices { used, ids, .. } = choices;
+        let mut groups = Vec::with_capacity(order.len().min(self.count) + 1);
+        let mut first = 0;
+        for pairs in order.chunk_by(|&a, &b| ids[a] == ids[b]) {
+            groups.push(self.group(usize::from(ids[pairs[0]]), Picked::new(x, self.hidden, pairs, used), first, pairs));
+            first += pairs.len();
+        }
+        groups
+    }
+
+    /// The weighted sums of the groups' results; `terms` as [`down`] has them.
+    fn sum(&self, cpu: &Cpu, x: &Rows, groups: &[Group<'_>], terms: &[(usize, f32)], out: &mut [f32]) {
         // Quantise all rows once, before experts take theirs.
-        for group in &groups {
+        for group in groups {
             inputs_for(cpu.isa(), group.gate.ty(), x, self.hidden);
             inputs_for(cpu.isa(), group.up.ty(), x, self.hidden);
         }
         let mut middle = vec![0.0; groups.iter().map(|g| g.rows * g.width()).sum()];
-        gate_and_up(cpu, &groups, self.hidden, &mut middle);
-        let middle = quantised(cpu, &groups, &middle);
-        down(cpu, &groups, &middle, self.hidden, &terms, out);
+        gate_and_up(cpu, groups, self.hidden, &mut middle);
+        let middle = quantised(cpu, groups, &middle);
+        down(cpu, groups, &middle, self.hidden, terms, out);
     }
 
     fn group<'a>(&'a self, e: usize, x: Picked<'a>, first: usize, pairs: &[usize]) -> Group<'a> {
@@ -347,6 +372,20 @@ mod tests {
                     experts.forward(&cpu, &x.clone().into(), choices, Some(shared), &mut out);
                     let same = out.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
                     assert!(same, "{types:?}, fused: {fused}, {rows} rows, {threads} threads");
+                    // Every other pair by itself.
+                    let pairs: Vec<usize> = (0..ids.len()).step_by(2).collect();
+                    let mut some = vec![f32::NAN; pairs.len() * HIDDEN];
+                    experts.results(&cpu, &x.clone().into(), choices, &pairs, &mut some);
+                    for (&pair, found) in pairs.iter().zip(some.chunks_exact(HIDDEN)) {
+                        let nothing = Rows::default();
+                        let g = experts.group(usize::from(ids[pair]), Picked::all(&nothing, HIDDEN), 0, &[]);
+                        let alone = plain([g.gate, g.up, g.down], &x[pair / used * HIDDEN..][..HIDDEN]);
+                        // Zeros have no sign once something was added to them.
+                        assert!(
+                            alone.iter().zip(found).all(|(a, b)| (a + 0.0).to_bits() == b.to_bits()),
+                            "pair {pair}"
+                        );
+                    }
                 }
             }
         }

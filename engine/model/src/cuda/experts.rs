@@ -159,7 +159,7 @@ impl LayerExperts {
             sum.add(&resident);
             let pairs: Vec<usize> = missed.iter().flat_map(|&e| sum.pairs(e)).map(|&pair| pair as usize).collect();
             if !pairs.is_empty() {
-                let results = self.results(&ops.cpu, &x.download(), routing, &pairs);
+                let results = self.results(&ops.cpu, x.download(), routing, &pairs);
                 sum.add_results(&missed, &results);
             }
             return sum.finish(shared);
@@ -183,16 +183,10 @@ impl LayerExperts {
     }
 
     /// The results of some pairs (row, choice) on the CPU, `[pairs][hidden]`. `x` holds all rows.
-    fn results(&self, cpu: &Cpu, x: &[f32], routing: &Routing, pairs: &[usize]) -> Vec<f32> {
-        let hidden = self.source.host.hidden;
-        let row = |&pair: &usize| x.get(pair / routing.used * hidden..).and_then(|rest| rest.get(..hidden));
-        let inputs: Vec<f32> = pairs.iter().filter_map(row).flatten().copied().collect();
-        let ids: Vec<u16> = pairs.iter().filter_map(|&pair| routing.ids.get(pair)).copied().collect();
-        let ones = vec![1.0; ids.len()];
-        let mut out = vec![0.0; inputs.len()];
-        // A sum of one term with weight 1 is the term.
-        let choices = Choices { used: 1, ids: &ids, weights: &ones };
-        self.source.host.forward(cpu, &Rows::from(inputs), choices, None, &mut out);
+    fn results(&self, cpu: &Cpu, x: Vec<f32>, routing: &Routing, pairs: &[usize]) -> Vec<f32> {
+        let mut out = vec![0.0; pairs.len() * self.source.host.hidden];
+        let choices = Choices { used: routing.used, ids: &routing.ids, weights: &routing.weights };
+        self.source.host.results(cpu, &Rows::from(x), choices, pairs, &mut out);
         out
     }
 
@@ -246,7 +240,7 @@ impl LayerExperts {
             let mut x = vec![0.0; rows * hidden];
             x.chunks_exact_mut(hidden).enumerate().for_each(|(row, x)| exchange.input(row, x));
             let pairs: Vec<usize> = missed.iter().flat_map(|(_, pairs)| pairs).copied().collect();
-            let results = self.results(cpu, &x, routing, &pairs);
+            let results = self.results(cpu, x, routing, &pairs);
             for (&pair, y) in pairs.iter().zip(results.chunks_exact(hidden)) {
                 exchange.result(pair, y);
             }
