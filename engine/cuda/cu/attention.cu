@@ -9,6 +9,7 @@
 
 // Selects every position up to the row's own. Grid: (any, rows). Block: any.
 KERNEL select_all(u32* counts, u32* list, const u32* window, u32 first, u32 width) {
+    follow();
     u32 t = blockIdx.y, n = position(window, first) + t + 1;
     if (n > width) n = width;
     if (blockIdx.x == 0 && threadIdx.x == 0) counts[t] = n;
@@ -19,6 +20,7 @@ KERNEL select_all(u32* counts, u32* list, const u32* window, u32 first, u32 widt
 // key, added in order, times 1 / sqrt(dim). Grid: (any, rows). Block: any multiple of 32; a warp takes a block at a time.
 KERNEL block_scores(const float* q, const float* keys, float* scores, const u32* window, u32 first, u32 heads, u32 dim,
                     u32 block, u32 stride) {
+    follow();
     u32 t = blockIdx.y, blocks = (position(window, first) + t + 1) / block, warps = blockDim.x / WARP;
     q += (u64)t * heads * dim;
     float scale = 1.0f / sqrtf((float)dim);
@@ -57,6 +59,7 @@ __device__ __forceinline__ u32 rank(bool flag, u32* shared, u32* all) {
 // Grid: rows. Block: 1,024 threads.
 KERNEL select_blocks(const float* scores, u32* counts, u32* list, const u32* window, u32 first, u32 block, u32 budget,
                      u32 stride, u32 width) {
+    follow();
     __shared__ u32 histogram[256];
     __shared__ u32 shared[WARP + 1];
     __shared__ u32 chosen;
@@ -113,6 +116,7 @@ KERNEL select_blocks(const float* scores, u32* counts, u32* list, const u32* win
 // takes a position at a time.
 KERNEL attend_scores(const float* q, const float* keys, const u32* counts, const u32* list, float* scores, u32 heads,
                      u32 kv_heads, u32 dim, u32 width) {
+    follow();
     u32 h = blockIdx.y, t = blockIdx.z, n = counts[t], warps = blockDim.x / WARP;
     q += ((u64)t * heads + h) * dim;
     keys += (u64)(h / (heads / kv_heads)) * dim;
@@ -127,6 +131,7 @@ KERNEL attend_scores(const float* q, const float* keys, const u32* counts, const
 
 // Replaces scores by e^(score - largest) and puts their sum into `sums`. Grid: (heads, rows). Block: 256 threads.
 KERNEL attend_softmax(float* scores, const u32* counts, float* sums, float* parts, u32 heads, u32 width) {
+    follow();
     __shared__ float tops[8];
     u32 h = blockIdx.x, t = blockIdx.y, n = counts[t], lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     u32 blocks = (width + BLOCK - 1) / BLOCK;
@@ -164,6 +169,7 @@ KERNEL attend_softmax(float* scores, const u32* counts, float* sums, float* part
 // The weighted values of each block of positions. Grid: (blocks, heads, rows). Block: `dim` threads.
 KERNEL attend_values(const float* weights, const float* values, const u32* counts, const u32* list, float* parts, u32 heads,
                      u32 kv_heads, u32 dim, u32 width) {
+    follow();
     u32 b = blockIdx.x, h = blockIdx.y, t = blockIdx.z, n = counts[t], blocks = (width + BLOCK - 1) / BLOCK;
     if (b * BLOCK >= n) return;
     u32 end = (b + 1) * BLOCK < n ? (b + 1) * BLOCK : n;
@@ -178,6 +184,7 @@ KERNEL attend_values(const float* weights, const float* values, const u32* count
 // The blocks' values in order, divided by the weights' sum, times sigmoid(gate). Grid: (heads, rows). Block: `dim` threads.
 KERNEL attend_finish(const float* parts, const float* sums, const float* gate, const u32* counts, float* out, u32 heads,
                      u32 dim, u32 width) {
+    follow();
     u32 h = blockIdx.x, t = blockIdx.y, n = counts[t], blocks = (width + BLOCK - 1) / BLOCK;
     parts += ((u64)t * heads + h) * blocks * dim + threadIdx.x;
     float sum = 0.0f;

@@ -64,6 +64,7 @@ __device__ __forceinline__ void scores_of(const float* q, const float* keys, con
 #define ROW_SCORES(dim)                                                                                                       \
     KERNEL __launch_bounds__(THREADS, 4) row_scores_##dim(const float* q, const float* keys, const u32* counts,               \
                                                           const u32* list, float* scores, u32 heads, u32 kv_heads, u32 width) { \
+        follow();                                                                                                             \
         scores_of<dim / WARP>(q, keys, counts, list, scores, heads, kv_heads, width);                                         \
     }
 ROW_SCORES(32)
@@ -75,6 +76,7 @@ ROW_SCORES(256)
 // sigmoid(gate). Grid: (key/value heads times VALUE_HEADS in theirs, rows). Block: `dim` threads.
 KERNEL row_values(const float* weights, const float* values, const u32* counts, const u32* list, const float* sums, const float* gate,
                   float* out, u32 heads, u32 kv_heads, u32 dim, u32 width) {
+    follow();
     alignas(16) __shared__ float weight[BLOCK][VALUE_HEADS];
     __shared__ u32 place[BLOCK];
     const u32 t = blockIdx.y, n = counts[t], group = heads / kv_heads, parts = (group + VALUE_HEADS - 1) / VALUE_HEADS;

@@ -8,6 +8,7 @@
 // Parts of up to 4,096 values are read once, by all threads at the same time, and added up where they are near.
 // Grid: one block per part. Block: 512 threads.
 KERNEL __launch_bounds__(512) group_norm(const float* x, const float* gamma, float* y, u32 width, u32 groups, float eps) {
+    follow();
     constexpr u32 THREADS = 512, MINE = 8;
     __shared__ float values[THREADS * MINE];
     __shared__ float shared;
@@ -113,6 +114,7 @@ __device__ __forceinline__ void rotate_head(float* x, const float2* turn, u32 ha
 // Norm of each head with one gamma, then the row's rotation, `[rows][half]`, in place.
 // Grid and block: one warp per head of each row.
 KERNEL norm_rope(float* x, const float* gamma, const float2* rotations, u32 rows, u32 heads, u32 dim, u32 half, float eps) {
+    follow();
     u32 head = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     if (head >= rows * heads) return;
     x += (u64)head * dim;
@@ -125,6 +127,7 @@ KERNEL norm_rope(float* x, const float* gamma, const float2* rotations, u32 rows
 // block of positions, enough for all.
 KERNEL pool_blocks(const float* raw, float* blocks, const float* gamma, const float2* rotations, const u32* window,
                    u32 first, u32 rows, u32 block, u32 dim, u32 half, float eps) {
+    follow();
     first = position(window, first);
     u32 n = (blockIdx.x * blockDim.x + threadIdx.x) / WARP, b = first / block + n;
     if (b >= (first + rows) / block) return;
@@ -142,6 +145,7 @@ KERNEL pool_blocks(const float* raw, float* blocks, const float* gamma, const fl
 
 // Norm of each head with `gamma`, times sigmoid(z), in place. Grid and block: one warp per head.
 KERNEL gated_norm(float* x, const float* gamma, const float* z, u32 heads, u32 dim, float eps) {
+    follow();
     u32 head = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     if (head >= heads) return;
     x += (u64)head * dim;
@@ -163,18 +167,21 @@ KERNEL gated_norm(float* x, const float* gamma, const float* z, u32 heads, u32 d
 
 // silu(x / divisor) in place. Grid and block: one thread per value.
 KERNEL silu_scaled(float* x, u32 n, float divisor) {
+    follow();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) x[i] = silu(x[i] / divisor);
 }
 
 // 2 sigmoid(x / divisor) in place. Grid and block: one thread per value.
 KERNEL inject_weights(float* x, u32 n, float divisor) {
+    follow();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) x[i] = 2.0f * sigmoid(x[i] / divisor);
 }
 
 // The mean over streams of sigmoid(gate) * n. Grid and block: one thread per value of `out`, `[rows][width]`.
 KERNEL mix_streams(const float* gate, const float* n, float* out, u32 values, u32 streams, u32 width) {
+    follow();
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= values) return;
     u64 from = (u64)(at / width) * streams * width + at % width;
@@ -187,6 +194,7 @@ KERNEL mix_streams(const float* gate, const float* n, float* out, u32 values, u3
 // block: one thread per value of `y`, `[rows][width]`.
 KERNEL add_to_streams(float* r, const float* a, const float* y, u32 values, u32 streams, u32 width, u64* found, u32 site,
                       float largest) {
+    follow();
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= values) return;
     u32 row = at / width;
@@ -200,18 +208,21 @@ KERNEL add_to_streams(float* r, const float* a, const float* y, u32 values, u32 
 
 // x += y. Grid and block: one thread per value.
 KERNEL add(float* x, const float* y, u32 n) {
+    follow();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) x[i] += y[i];
 }
 
 // Each row of `width` values `times` times. Grid and block: one thread per value of `y`.
 KERNEL repeat(const float* x, float* y, u32 n, u32 width, u32 times) {
+    follow();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = x[(u64)(i / (width * times)) * width + i % width];
 }
 
 // Heads of 2 * dim values into their halves. Grid and block: one thread per value of `a`.
 KERNEL split_heads(const float* x, float* a, float* b, u32 n, u32 dim) {
+    follow();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     u64 from = (u64)(i / dim) * 2 * dim + i % dim;
@@ -221,12 +232,14 @@ KERNEL split_heads(const float* x, float* a, float* b, u32 n, u32 dim) {
 
 // Rows behind those of earlier windows. Grid and block: one thread per value of `rows`.
 KERNEL append(float* cache, const float* rows, const u32* window, u32 first, u32 n, u32 row_len) {
+    follow();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) cache[(u64)position(window, first) * row_len + i] = rows[i];
 }
 
 // The n-gram module's gated value. Grid: one block per stream of each row. Block: any multiple of 32 threads.
 KERNEL ngram_gate(const float* k, const float* q, const float* v, float* out, u32 streams, u32 width) {
+    follow();
     __shared__ float shared;
     u64 at = (u64)blockIdx.x * width;
     v += (u64)(blockIdx.x / streams) * width;
@@ -243,6 +256,7 @@ KERNEL ngram_gate(const float* k, const float* q, const float* v, float* out, u3
 
 // Notes the first value that is no number or larger than `largest`; see `note`. Grid and block: any.
 KERNEL nonfinite(const float* x, u64* found, u32 n, u32 site, float largest) {
+    follow();
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) {
         note(x[i], i, found, site, largest);
     }
@@ -252,6 +266,7 @@ KERNEL nonfinite(const float* x, u64* found, u32 n, u32 site, float largest) {
 // of the results that they weigh: routed pairs have `place`, the shared expert's follow them. Grid and block: one thread
 // per row.
 KERNEL terms(const float* weights, const u32* place, const float* opening, u32* index, float* factor, u32 rows, u32 used) {
+    follow();
     u32 t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t >= rows) return;
     for (u32 n = 0; n < used; n++) {

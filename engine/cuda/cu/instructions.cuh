@@ -5,6 +5,27 @@
 #include "instructions.h"
 #else
 
+// What older processors lack stands behind `// sm_90: `, where it is a comment; where it is known, the program uncovers it before the
+// driver translates the kernels (src/device/launch.rs).
+
+// The kernel behind this one may be started as soon as all blocks of this one have been.
+__device__ __forceinline__ void announce() { asm volatile("// sm_90: griddepcontrol.launch_dependents;" ::: "memory"); }
+
+// Waits until all kernels before this one have ended, and what they wrote is there.
+__device__ __forceinline__ void wait_for_former() { asm volatile("// sm_90: griddepcontrol.wait;" ::: "memory"); }
+
+// What every kernel does before it reads or writes anything that changes, in all of its threads: one that ended sooner would end before
+// those ahead of it, and kernels behind it would not wait for them.
+__device__ __forceinline__ void follow() {
+    announce();
+    wait_for_former();
+}
+
+// Has memory bring some bytes nearer, from a multiple of 16 on; they may never be wanted.
+__device__ __forceinline__ void fetch_ahead(const void* p, u32 bytes) {
+    asm volatile("// sm_90: cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"((u64)p & ~15ull), "r"((bytes + 31) & ~15u));
+}
+
 // Four bytes out of the eight of `low` and `high`; the top bit of each nibble of `pick` must be clear.
 __device__ __forceinline__ u32 bytes_of(u32 low, u32 high, u32 pick) {
     u32 out;

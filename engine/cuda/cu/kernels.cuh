@@ -15,6 +15,9 @@
 #endif
 #define PRODUCT __launch_bounds__(THREADS, BLOCKS_TOGETHER)
 
+// Blocks of a grid that are certain to run at once, so that it pays to ask for their weights before they can be used.
+#define FIRST_BLOCKS 1024
+
 // Up to four matrices with as many columns, whose products are wanted of the same inputs.
 struct Matrices {
     const u8* w[4];
@@ -121,8 +124,14 @@ struct Which {
 template <class P>
 __device__ __forceinline__ void mul(const Which& which, typename P::Inputs x, typename P::Place& place, u32 cols, u32 tokens,
                                     float divisor) {
-    if (which.rows == 0) return;
     const Mine<P, 1> mine(which.block, which.rows);
+    announce();
+    // The weights are no kernel's work: they come nearer while others still make the inputs.
+    if (which.rows != 0 && blockIdx.x < FIRST_BLOCKS && lane() == 0) {
+        fetch_ahead(which.w + mine.first * P::tile_bytes(cols), P::tile_bytes(cols));
+    }
+    wait_for_former();
+    if (which.rows == 0) return;
 #pragma unroll 1
     for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
         const MulChunk<P, 1> work{which.w, x, which.y, place, mine, cols, first, which.scale, which.act, divisor};
@@ -206,10 +215,12 @@ __device__ __forceinline__ void down(const u64* downs, const u32* starts, typena
     KERNEL PRODUCT gate_up_##name(const u64* gate, const u64* up, const u32* starts, const u32* tokens, const i8* values,        \
                                   const float* scales, const i16* sums, float* middle, u32 groups, u32 width, u32 cols,          \
                                   float gate_scale, float up_scale) {                                                            \
+        follow();                                                                                                                \
         gate_up<P>(gate, up, starts, tokens, Integers{values, scales, sums}, middle, groups, width, cols, gate_scale, up_scale); \
     }                                                                                                                            \
     KERNEL PRODUCT down_##name(const u64* down_, const u32* starts, const i8* values, const float* scales, const i16* sums,      \
                                float* results, u32 groups, u32 rows, u32 cols, float scale) {                                    \
+        follow();                                                                                                                \
         down<P>(down_, starts, Integers{values, scales, sums}, results, groups, rows, cols, scale);                              \
     }
 
@@ -221,10 +232,12 @@ __device__ __forceinline__ void down(const u64* downs, const u32* starts, typena
 #define TILE_KERNELS(name, U)                                                                                                    \
     INTEGER_KERNELS(name, Tiles<U>)                                                                                              \
     KERNEL pack_##name(const u8* from, u8* to, u32 rows, u32 cols, u64 from_apart, u64 to_apart) {                               \
+        follow();                                                                                                                \
         pack_units<U>(from + blockIdx.y * from_apart, to + blockIdx.y * to_apart, rows, cols);                                   \
     }                                                                                                                            \
     KERNEL __launch_bounds__(THREADS) stream_##name(const u64* from, const u32* count, u32 each, u8* to, u64 to_apart, u64 apart, \
                                                     u32 rows, u32 cols) {                                                        \
+        follow();                                                                                                                \
         stream_units<U>(from, *count * each, to + blockIdx.y / each * to_apart + blockIdx.y % each * apart, rows, cols);         \
     }
 
@@ -288,10 +301,12 @@ template <class U> __device__ __forceinline__ void stream_units(const u64* from,
 #define FLOAT_KERNELS(name, F)                                                                                                   \
     KERNEL PRODUCT gate_up_##name(const u64* gate, const u64* up, const u32* starts, const u32* tokens, const float* x,          \
                                   float* middle, u32 groups, u32 width, u32 cols, float gate_scale, float up_scale) {            \
+        follow();                                                                                                                \
         gate_up<Floats<F, 4096>>(gate, up, starts, tokens, x, middle, groups, width, cols, gate_scale, up_scale);                      \
     }                                                                                                                            \
     KERNEL PRODUCT down_##name(const u64* down_, const u32* starts, const float* x, float* results, u32 groups, u32 rows,        \
                                u32 cols, float scale) {                                                                          \
+        follow();                                                                                                                \
         down<Floats<F, 4096>>(down_, starts, x, results, groups, rows, cols, scale);                                                   \
     }                                                                                                                            \
     KERNEL PRODUCT mix_##name(const u8* w, const float* x, const float* n, float* out, u32 width, u32 cols, u32 tokens,          \
@@ -299,6 +314,7 @@ template <class U> __device__ __forceinline__ void stream_units(const u64* from,
         mix<F>(w, x, n, out, width, cols, tokens, scale);                                                                        \
     }                                                                                                                            \
     KERNEL pack_##name(const u8* from, u8* to, u32 rows, u32 cols, u64 from_apart, u64 to_apart) {                               \
+        follow();                                                                                                                \
         pack_floats<F>(from + blockIdx.y * from_apart, to + blockIdx.y * to_apart, rows, cols);                                  \
     }
 
@@ -355,6 +371,9 @@ __device__ __forceinline__ void mix(const u8* w, const float* x, const float* n,
     __shared__ typename Gates<F>::Place place;
     const u32 mine = blockIdx.x * WARPS + threadIdx.x / WARP, c = min(mine, width - 1);
     w += c * Gates<F>::tile_bytes(cols);
+    announce();
+    if (lane() < 4) fetch_ahead(w + lane() * width * Gates<F>::tile_bytes(cols), Gates<F>::tile_bytes(cols));
+    wait_for_former();
 #pragma unroll 1
     for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
         by_count(min(tokens - first, CHUNK), MixChunk<F>{w, x, n, out, place, c, width, cols, first, scale, mine < width});

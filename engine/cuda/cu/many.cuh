@@ -375,6 +375,7 @@ __device__ __forceinline__ void many(typename P::Place& place, const u8* w, cons
                                                   u32 entries, const i8* values, const float* scales, const i16* sums, float* y, \
                                                   u32 rows, u32 cols, float scale, u32 act, float divisor) {                     \
         __shared__ P::Place place;                                                                                               \
+        follow();                                                                                                                \
         Group group{GROUP_INPUTS * blockIdx.y, GROUP_INPUTS, tokens};                                                            \
         if (weights) {                                                                                                           \
             matrix = (const u8*)__ldg(weights + blockIdx.y);                                                                     \

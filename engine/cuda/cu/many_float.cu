@@ -165,6 +165,7 @@ __device__ __forceinline__ void many_floats(const u8* matrix, const float* x, fl
 #define MANY_FLOATS(name, F)                                                                                                \
     KERNEL __launch_bounds__(MANY, 2) many_##name(const u8* matrix, const float* x, float* y, u32 rows, u32 cols, u32 tokens, \
                                                   float scale, u32 act, float divisor) {                                    \
+        follow();                                                                                                           \
         many_floats<F>(matrix, x, y, rows, cols, tokens, scale, act, divisor);                                              \
     }
 

@@ -5,6 +5,7 @@
 // Grid and block: one thread per value.
 KERNEL conv_silu(const float* x, const float* w, const float* history, float* out, u32 rows, u32 channels, u32 taps,
                  u32 dilation) {
+    follow();
     u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= (u64)rows * channels) return;
     u32 t = at / channels, c = at % channels, kept = (taps - 1) * dilation;
@@ -20,6 +21,7 @@ KERNEL conv_silu(const float* x, const float* w, const float* history, float* ou
 // Brings queries and keys to unit length in place; queries are divided by the root of the width, too. `qkv` is
 // `[rows][channels]`, of which the first `2 * key_heads` heads are meant. Grid and block: one warp per head of each row.
 KERNEL unit_heads(float* qkv, u32 rows, u32 channels, u32 key_heads, u32 dim) {
+    follow();
     u32 at = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     if (at >= rows * 2 * key_heads) return;
     u32 head = at % (2 * key_heads);
@@ -145,6 +147,7 @@ __device__ __forceinline__ void scan(const float* qkv, const float* beta, const 
                                                    const float* a, const float* dt, float* state, float* out,             \
                                                    float* keys, float* deltas, float* decays, u32 rows, u32 key_heads,    \
                                                    u32 value_heads) {                                                     \
+        follow();                                                                                                         \
         scan<DIM>(qkv, beta, alpha, a, dt, state, out, keys, deltas, decays, rows, key_heads, value_heads);               \
     }
 SCAN(8)
@@ -165,6 +168,7 @@ struct Layers {
 // Moves the histories of several layers, of `kept` rows, on behind `rows` rows of x. Grid: (any, layers). Block: any; one thread
 // per channel, which reads ahead of where it writes.
 KERNEL advance_layers(Layers layers, u32 rows, u32 channels, u32 kept) {
+    follow();
     float* history = layers.to[blockIdx.y];
     const float* x = layers.from[blockIdx.y];
     u32 c = blockIdx.x * blockDim.x + threadIdx.x;
@@ -179,6 +183,7 @@ KERNEL advance_layers(Layers layers, u32 rows, u32 channels, u32 kept) {
 // Does to the states of several layers what the first `rows` noted tokens did. Grid: (any, layers). Block: any; one thread per
 // value of a state.
 KERNEL replay_layers(Layers layers, u32 rows, u32 key_heads, u32 value_heads, u32 dim) {
+    follow();
     float* state = layers.to[blockIdx.y];
     const float *keys = layers.from[blockIdx.y], *deltas = layers.deltas[blockIdx.y], *decays = layers.decays[blockIdx.y];
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;

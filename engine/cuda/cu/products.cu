@@ -50,11 +50,13 @@ __device__ __forceinline__ void quantise(const float* x, i8* values, float* scal
 
 // Blocks of 32 values. Grid (blocks / 16, rounded up), block 128; x begins at an address that 16 divides.
 KERNEL __launch_bounds__(THREADS) quantise_short(const float* x, i8* values, float* scales, i16* sums, u32 blocks) {
+    follow();
     quantise<4, 8>(x, values, scales, sums, blocks);
 }
 
 // Blocks of 256 values. Grid (blocks / 4, rounded up), block 128; x begins at an address that 16 divides.
 KERNEL __launch_bounds__(THREADS) quantise_long(const float* x, i8* values, float* scales, i16* sums, u32 blocks) {
+    follow();
     quantise<8, 32>(x, values, scales, sums, blocks);
 }
 
@@ -62,6 +64,7 @@ KERNEL __launch_bounds__(THREADS) quantise_long(const float* x, i8* values, floa
 // 128.
 KERNEL __launch_bounds__(THREADS) combine(const float* results, const u32* index, const float* weights, float* out, u32 tokens,
                                           u32 per_row, u32 hidden) {
+    follow();
     const u32 i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= hidden) return;
     for (u32 t = blockIdx.y; t < tokens; t += gridDim.y) {
@@ -79,6 +82,7 @@ KERNEL __launch_bounds__(THREADS) combine(const float* results, const u32* index
 // for), block 128.
 KERNEL __launch_bounds__(THREADS) stream_plain(const u64* from, const u32* count, u32 each, u8* to, u64 to_apart, u64 apart,
                                                u64 bytes) {
+    follow();
     if (blockIdx.y >= *count * each) return;
     to += blockIdx.y / each * to_apart + blockIdx.y % each * apart;
     const u8* w = (const u8*)from[blockIdx.y];
@@ -94,6 +98,7 @@ KERNEL __launch_bounds__(THREADS) stream_plain(const u64* from, const u32* count
 
 // up[i] = silu(gate[i]) * up[i]. Grid (n / 256), block 256.
 KERNEL __launch_bounds__(256) swiglu(const float* gate, float* up, u32 n) {
+    follow();
     const u32 i = blockIdx.x * 256 + threadIdx.x;
     if (i < n) up[i] = silu(gate[i]) * up[i];
 }

@@ -6,6 +6,7 @@
 
 // Copies words from host memory. Grid and block: one thread per word.
 KERNEL fetch(const volatile u32* from, u32* to, u32 n) {
+    follow();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) to[i] = from[i];
 }
@@ -45,6 +46,7 @@ __device__ __forceinline__ u64 exchanged(u64 mine, u32 apart, bool down) {
 KERNEL __launch_bounds__(1024) route(const float* logits, u32* ids, float* weights, u32 experts, u32 used, u64* found, u32 site,
                                      float largest, const float* opening, float* factor, const float* x, u32 hidden,
                                      volatile u32* out, volatile u32* flag, const u32* round, u32* ready) {
+    follow();
     __shared__ u64 best[32][32];
     const u32 row = blockIdx.x, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, pairs = gridDim.x * used;
     if (out) {
@@ -109,6 +111,7 @@ KERNEL __launch_bounds__(1024) route(const float* logits, u32* ids, float* weigh
 // leaves no kernel behind. Grid: 1. Block: any.
 KERNEL wait_for(const volatile u32* flag, const u32* round, u32* error, const volatile u32* from, u32* to, u32 n, u32 site,
                 u32 megacycles) {
+    follow();
     __shared__ u32 failed;
     if (threadIdx.x == 0) {
         u32 bad = *error, wanted = *round;
@@ -127,6 +130,7 @@ KERNEL wait_for(const volatile u32* flag, const u32* round, u32* error, const vo
 // row's `terms` results; one without an address is left out, which only happens after a failed wait. Grid: (hidden / block,
 // rows). Block: any.
 KERNEL combine_at(const u64* results, const float* factor, float* out, u32 terms, u32 hidden) {
+    follow();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
     if (i >= hidden) return;
     float sum = 0.0f;
@@ -142,6 +146,7 @@ KERNEL combine_at(const u64* results, const float* factor, float* out, u32 terms
 KERNEL plan_resident(const u32* ids, u64 gate, u64 up, u64 down, u64 gate_bytes, u64 up_bytes, u64 down_bytes, u32* starts,
                      u32* tokens, u64* gates, u64* ups, u64* downs, u64* results, u64 pair_results, u64 shared_results,
                      u32 pairs, u32 used, u32 hidden) {
+    follow();
     u32 p = blockIdx.x * blockDim.x + threadIdx.x;
     if (p >= pairs) return;
     u32 id = ids[p], row = p / used;

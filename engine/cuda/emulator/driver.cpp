@@ -208,6 +208,14 @@ CALL cuLaunchKernel(Function* function, unsigned x, unsigned y, unsigned z, unsi
     gpu().add(stream, [=, name = function->name.c_str()] { emulator::run_grid(name, bound, {x, y, z}, threads, gpu().order()); });
     return SUCCESS;
 }
+// As CUlaunchConfig. Attributes say how kernels may overlap, which these never do.
+struct Configuration {
+    unsigned grid[3], block[3], shared;
+    Stream* stream;
+};
+CALL cuLaunchKernelEx(const Configuration* c, Function* function, void** args, void** more) {
+    return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream, args, more);
+}
 
 CALL cuStreamCreate(Stream** stream, unsigned) {
     HELD;

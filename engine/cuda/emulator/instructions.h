@@ -63,5 +63,9 @@ template <u32 BYTES> __device__ __forceinline__ void bring_bytes(void* to, const
 __device__ __forceinline__ void arrived() { emulator::arrived(); }
 
 __device__ __forceinline__ void prefetch(const void*) {}
+__device__ __forceinline__ void announce() {}
+__device__ __forceinline__ void wait_for_former() {}
+__device__ __forceinline__ void follow() {}
+__device__ __forceinline__ void fetch_ahead(const void*, u32) {}
 
 __device__ __forceinline__ u32 thread_anew() { return threadIdx.x; }

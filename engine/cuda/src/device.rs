@@ -1,10 +1,13 @@
 //! A GPU: its context, its stream, its memory.
 
 mod aside;
+mod clock;
 mod launch;
 mod lending;
 
 pub(crate) use aside::Arrival;
+use aside::urgent;
+pub use clock::KernelStart;
 pub(crate) use launch::Arg;
 pub use launch::KernelTime;
 
@@ -13,7 +16,7 @@ use crate::loan::{self, Loan};
 use crate::pool::Pool;
 use cudarc::driver::{result, sys};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::Memory;
@@ -34,6 +37,10 @@ struct Inner {
     bringing: sys::CUstream,
     /// Which stream things are started on: 0 the first, 1 `side`, 2 `bringing`.
     now: AtomicU8,
+    /// Whether the last thing that was recorded is a kernel, with nothing beside it.
+    behind_kernel: AtomicBool,
+    /// Whether kernels note when they begin.
+    clocked: AtomicBool,
     name: String,
     capability: (i32, i32),
     processors: u32,
@@ -155,6 +162,8 @@ impl Device {
                 side,
                 bringing,
                 now: AtomicU8::new(0),
+                behind_kernel: AtomicBool::new(false),
+                clocked: AtomicBool::new(false),
                 name,
                 capability: (major, minor),
                 processors: u32::try_from(processors).unwrap_or(1),
@@ -334,6 +343,7 @@ impl Device {
         // SAFETY: the stream is ours and lives.
         let begun =
             unsafe { result::stream::begin_capture(self.inner.stream, mode) }.map_err(driver("recording a graph"));
+        self.inner.behind_kernel.store(false, Ordering::Relaxed);
         let made = begun.map(|()| f());
         let recording = lock(&self.inner.recording).take();
         let made = made?;
@@ -421,6 +431,7 @@ impl Device {
         if bytes > 0 {
             // SAFETY: as the caller says.
             self.attempt(|inner| unsafe {
+                inner.behind_kernel.store(false, Ordering::Relaxed);
                 result::memcpy_dtod_async(to, from, bytes, inner.current()).map_err(driver("copying on the GPU"))
             });
         }
@@ -434,22 +445,11 @@ impl Device {
         if bytes > 0 {
             // SAFETY: as the caller says.
             self.attempt(|inner| unsafe {
+                inner.behind_kernel.store(false, Ordering::Relaxed);
                 result::memset_d8_async(to, byte, bytes, inner.current()).map_err(driver("filling memory of the GPU"))
             });
         }
     }
-}
-
-/// A stream whose kernels are begun before those of others that wait.
-fn urgent() -> std::result::Result<sys::CUstream, cudarc::driver::DriverError> {
-    let (mut least, mut most, mut stream) = (0, 0, std::ptr::null_mut());
-    let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-    // SAFETY: the addresses are those of integers and of a handle; the context is current.
-    unsafe {
-        sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut most).result()?;
-        sys::cuStreamCreateWithPriority(&raw mut stream, flags, most).result()?;
-    }
-    Ok(stream)
 }
 
 /// Makes a context this thread's.

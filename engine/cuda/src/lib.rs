@@ -45,7 +45,7 @@ mod sum;
 pub use attention::Selection;
 pub use buffer::{Cache, First, Floats};
 pub use courier::Courier;
-pub use device::{Device, KernelTime};
+pub use device::{Device, KernelStart, KernelTime};
 pub use error::{Error, Result};
 pub use experts::{Experts, GateUp, Kinds, Routed, SharedExpert, Weights};
 pub use graph::Graph;

@@ -75,6 +75,34 @@ impl Text<'_> {
         Ok(count as f64 / began.elapsed().as_secs_f64())
     }
 
+    /// Prints when the kernels of a round begin, those of two layers of each kind one by one.
+    fn clock(&mut self, device: &Device, watch: &mut Watch) -> Result<(), Box<dyn Error>> {
+        device.kernel_starts()?;
+        self.rounds(1, watch)?;
+        let starts = device.kernel_starts()?;
+        let first = starts.first().map_or(0, |start| start.followed);
+        let mut sums: std::collections::BTreeMap<&str, (u64, u64)> = std::collections::BTreeMap::new();
+        for (at, pair) in starts.windows(2).enumerate() {
+            let [this, next] = pair else { continue };
+            let took = next.followed - this.followed;
+            let sum = sums.entry(this.name).or_default();
+            *sum = (sum.0 + 1, sum.1 + took);
+            if at < 130 {
+                println!(
+                    "{:9} {:7} {:6} {}",
+                    this.followed - first,
+                    this.followed as i64 - this.started as i64,
+                    took,
+                    this.name
+                );
+            }
+        }
+        for (name, (times, sum)) in sums {
+            println!("{name:24} {times:5} {:9.1} us, {:7.2} each", sum as f64 / 1e3, sum as f64 / 1e3 / times as f64);
+        }
+        Ok(())
+    }
+
     fn measure(&mut self, what: &str, count: usize, watch: &mut Watch) -> Result<(), Box<dyn Error>> {
         // Recording, and touching memory for the first time, is not what is measured.
         self.rounds(4, watch)?;
@@ -93,7 +121,11 @@ impl Text<'_> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let clocked = args.last().is_some_and(|last| last == "clock");
+    if clocked {
+        args.pop();
+    }
     let [path, place, budget, threads, rounds, window] = args.as_slice() else {
         return Err("usage: gpu_decode MODEL.gguf device|host BUDGET_MIB THREADS ROUNDS WINDOW".into());
     };
@@ -105,6 +137,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         other => return Err(format!("PLACE is device or host, not {other}").into()),
     };
     let device = Device::open(0)?;
+    if clocked {
+        device.clock_kernels();
+    }
     let ops = CudaOps::new(device.clone(), Cpu::new(threads, Isa::detect()), place);
     let began = Instant::now();
     let model = Model::load(&Gguf::open(path.as_ref())?, ops, &mut |_| ())?;
@@ -121,6 +156,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let state = model.new_state(64 + 5 * (rounds + 8) * window * TIMES);
     let mut text = Text { model: &model, state, window, last: 1000 };
     text.measure("no slots", rounds, &mut watch)?;
+    if clocked && place == ExpertPlace::Device {
+        return text.clock(&device, &mut watch);
+    }
     if place == ExpertPlace::Host {
         let mut ranked: Vec<usize> = (0..layers * experts).collect();
         ranked.sort_by_key(|&i| std::cmp::Reverse(watch.uses.get(i).copied()));
@@ -128,6 +166,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let slots = model.keep_experts(bytes, ranked.iter().map(|&i| (i / experts, i % experts)))?;
         println!("{slots} slots; {:.2} GiB on the GPU", held(&device));
         text.measure("slots", rounds, &mut watch)?;
+        if clocked {
+            return text.clock(&device, &mut watch);
+        }
         // The same number for experts of which nothing is known, with a cache that learns.
         model.keep_experts(bytes, in_turn(layers, experts))?;
         text.measure("slots in turn", rounds, &mut watch)?;

@@ -9,7 +9,7 @@ mod common;
 use common::{Recorder, data, json, nano, numbers, shared};
 use std::path::Path;
 use strata_cpu::{Cpu, Isa};
-use strata_cuda::{Device, Slots};
+use strata_cuda::Device;
 use strata_gguf::Gguf;
 use strata_model::{CpuOps, CudaOps, ExpertPlace, Model, Observer, Ops, Routing, Silent, Want};
 use strata_policy::cache::{Admission, Cache, CacheParams, Capacity, Key, Phase, Rule, Scope, Shape, Start};
@@ -294,26 +294,4 @@ fn a_host_that_is_late_is_an_error() {
     let mut state = gpu.new_state(16);
     let again = gpu.forward(&mut state, &tokens, Want::All, &mut Silent).unwrap().logits;
     assert!(bits(&again) == bits(&expected));
-}
-
-/// More slots than there is room for are refused, and the model goes on without them.
-#[test]
-fn slots_beyond_the_memory_are_refused() {
-    let Some(gpu) = on_gpu(&data("tiny/tiny-qwen4exp.gguf"), ExpertPlace::Host) else { return };
-    let tokens = [5, 6, 7, 8];
-    let read = || gpu.forward(&mut gpu.new_state(16), &tokens, Want::All, &mut Silent).map(|out| bits(&out.logits));
-    let expected = read().unwrap();
-    let experts = || (0..100).map(|i| (i % 2, i / 2));
-    let device = gpu.ops().device().clone();
-    // All the room there is, in ever smaller pieces.
-    let taken: Vec<_> = (9..38)
-        .rev()
-        .flat_map(|p| std::iter::from_fn(|| Slots::new(&device, 1 << p, 1).ok()).collect::<Vec<_>>())
-        .collect();
-    let refused = gpu.keep_experts(100 << 16, experts()).unwrap_err().to_string();
-    assert!(refused.contains("has no room for"), "{refused}");
-    drop(taken);
-    assert_eq!(read().unwrap(), expected);
-    assert!(gpu.keep_experts(100 << 16, experts()).unwrap() > 0);
-    assert_eq!(read().unwrap(), expected);
 }

@@ -5,6 +5,18 @@ use crate::error::{Result, driver};
 use cudarc::driver::{result, sys};
 use std::sync::atomic::Ordering;
 
+/// A stream whose kernels are begun before those of others that wait.
+pub(super) fn urgent() -> std::result::Result<sys::CUstream, cudarc::driver::DriverError> {
+    let (mut least, mut most, mut stream) = (0, 0, std::ptr::null_mut());
+    let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+    // SAFETY: the addresses are those of integers and of a handle; the context is current.
+    unsafe {
+        sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut most).result()?;
+        sys::cuStreamCreateWithPriority(&raw mut stream, flags, most).result()?;
+    }
+    Ok(stream)
+}
+
 /// A branch that is open until it is [joined](Device::join).
 #[must_use = "what a branch computes is there once it is joined"]
 pub(crate) struct Aside(bool);
@@ -23,6 +35,7 @@ impl Device {
         self.inner.now.store(1, Ordering::Relaxed);
         let made = f();
         self.inner.now.store(0, Ordering::Relaxed);
+        self.inner.behind_kernel.store(false, Ordering::Relaxed);
         (made, Aside(true))
     }
 
@@ -46,6 +59,7 @@ impl Device {
             self.inner.now.store(2, Ordering::Relaxed);
             f();
             self.inner.now.store(0, Ordering::Relaxed);
+            self.inner.behind_kernel.store(false, Ordering::Relaxed);
         }
     }
 
@@ -64,6 +78,7 @@ impl Device {
     fn order(&self, first: sys::CUstream, then: sys::CUstream) -> bool {
         let done = self.attempt(|_| {
             let what = "ordering kernels";
+            self.inner.behind_kernel.store(false, Ordering::Relaxed);
             let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(driver(what))?;
             // SAFETY: the event and both streams are ours and live; the driver keeps what it needs of the event.
             unsafe {

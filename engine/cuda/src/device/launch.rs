@@ -1,11 +1,13 @@
 //! Starting kernels, and timing them.
 
-use super::{Device, Functions, lock};
+use super::{Device, Functions, clock, lock};
 use crate::error::{Error, Result, driver};
-use crate::kernels::{MODULES, home};
+use crate::kernels::{MODULES, OVERLAPPING, home, uncovered};
 use cudarc::driver::{result, sys};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
+use std::sync::atomic::Ordering;
 
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +44,8 @@ impl Device {
             return;
         }
         self.attempt(|inner| {
-            let function = function(&mut lock(&inner.functions), kernel)?;
+            let clocked = inner.clocked.load(Ordering::Relaxed);
+            let function = function(&mut lock(&inner.functions), kernel, inner.capability, clocked)?;
             // A parameter is read from the address of its value: the low bytes of a word, for the smaller ones.
             let mut words: Vec<u64> = args
                 .iter()
@@ -68,8 +71,31 @@ impl Device {
                 unsafe { result::event::record(event, inner.stream) }.map(|()| event)
             };
             let before = timed.is_some().then(event).transpose().map_err(driver("timing kernels"))?;
-            // SAFETY: the function is of a module that is never unloaded; the rest is the caller's word.
-            unsafe { result::launch_kernel(function, (x, y, z), (block, 1, 1), 0, inner.current(), &mut params) }
+            let recording = lock(&inner.recording).is_some();
+            // Kernels say themselves when they need what is before them: see cu/instructions.cuh. Branches of a graph begin and end plainly.
+            let overlaps =
+                inner.behind_kernel.swap(recording, Ordering::Relaxed) && recording && inner.capability >= OVERLAPPING;
+            let mut attribute = sys::CUlaunchAttribute {
+                id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                pad: [0; 4],
+                value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+            };
+            let config = sys::CUlaunchConfig {
+                gridDimX: x,
+                gridDimY: y,
+                gridDimZ: z,
+                blockDimX: block,
+                blockDimY: 1,
+                blockDimZ: 1,
+                sharedMemBytes: 0,
+                hStream: inner.current(),
+                attrs: &raw mut attribute,
+                numAttrs: overlaps.into(),
+            };
+            // SAFETY: the function is of a module that is never unloaded; the configuration and the parameters outlive the call; the
+            // rest is the caller's word.
+            unsafe { sys::cuLaunchKernelEx(&raw const config, function, params.as_mut_ptr(), std::ptr::null_mut()) }
+                .result()
                 .map_err(driver(format!("starting the kernel {kernel}")))?;
             if let (Some(timed), Some(before)) = (&mut *timed, before) {
                 timed.push((kernel.to_owned(), before, event().map_err(driver("timing kernels"))?));
@@ -107,7 +133,7 @@ impl Device {
 }
 
 /// Finds a kernel, translating its module if it is the first of it.
-fn function(functions: &mut Functions, kernel: &str) -> Result<sys::CUfunction> {
+fn function(functions: &mut Functions, kernel: &str, capability: (i32, i32), clocked: bool) -> Result<sys::CUfunction> {
     if let Some(&function) = functions.found.get(kernel) {
         return Ok(function);
     }
@@ -117,8 +143,15 @@ fn function(functions: &mut Functions, kernel: &str) -> Result<sys::CUfunction> 
     let module = match functions.modules.get(&at) {
         Some(&module) => module,
         None => {
+            let mut text = Cow::Borrowed(part.ptx);
+            if clocked {
+                text = Cow::Owned(clock::clocked(&text));
+            }
+            if capability >= OVERLAPPING {
+                text = Cow::Owned(uncovered(&text));
+            }
             // SAFETY: the text is PTX that ends with a zero byte; the context is current.
-            let module = unsafe { result::module::load_data(part.ptx.as_ptr().cast()) }
+            let module = unsafe { result::module::load_data(text.as_ptr().cast()) }
                 .map_err(driver(format!("translating the kernels of {}", part.name)))?;
             functions.modules.insert(at, module);
             module
