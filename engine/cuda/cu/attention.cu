@@ -172,12 +172,27 @@ KERNEL attend_values(const float* weights, const float* values, const u32* count
     follow();
     u32 b = blockIdx.x, h = blockIdx.y, t = blockIdx.z, n = counts[t], blocks = (width + BLOCK - 1) / BLOCK;
     if (b * BLOCK >= n) return;
-    u32 end = (b + 1) * BLOCK < n ? (b + 1) * BLOCK : n;
-    weights += ((u64)t * heads + h) * width;
-    list += (u64)t * width;
+    const u32 count = min(n - b * BLOCK, BLOCK);
+    // Near first, so that values wait for nothing but memory.
+    __shared__ float weight[BLOCK];
+    __shared__ u32 place[BLOCK];
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+        weight[i] = weights[((u64)t * heads + h) * width + b * BLOCK + i];
+        place[i] = list[(u64)t * width + b * BLOCK + i];
+    }
+    __syncthreads();
     values += (u64)(h / (heads / kv_heads)) * dim + threadIdx.x;
+    constexpr u32 AT_ONCE = 16;
     float sum = 0.0f;
-    for (u32 i = b * BLOCK; i < end; i++) sum = fma_(weights[i], values[(u64)list[i] * kv_heads * dim], sum);
+    for (u32 first = 0; first < count; first += AT_ONCE) {
+        float v[AT_ONCE];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) v[k] = values[(u64)place[min(first + k, count - 1)] * kv_heads * dim];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            if (first + k < count) sum = fma_(weight[first + k], v[k], sum);
+        }
+    }
     parts[(((u64)t * heads + h) * blocks + b) * dim + threadIdx.x] = sum;
 }
 

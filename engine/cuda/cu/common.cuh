@@ -81,6 +81,7 @@ __device__ __forceinline__ float lane0(float v) { return __shfl_sync(ALL, v, 0);
 // The dot product of `n` values by one warp: element i meets partial sum i mod 32, in order. Every lane has it.
 __device__ __forceinline__ float dot_warp(const float* __restrict__ a, const float* __restrict__ b, u32 n) {
     float sum = 0.0f;
+#pragma unroll 8
     for (u32 i = threadIdx.x % WARP; i < n; i += WARP) sum = fma_(a[i], b[i], sum);
     return lane0(join32(sum));
 }

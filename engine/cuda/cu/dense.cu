@@ -4,53 +4,105 @@
 // captured graph serves every round, or `first` if there is none.
 #include "common.cuh"
 
+// Threads of a block that takes a part, and values that each keeps: parts of up to 4,096 values are read once.
+#define PART 512
+#define KEPT 8
+
+// What a thread has of a part: values threadIdx.x, threadIdx.x + PART, ...
+struct Part {
+    float v[KEPT], gamma[KEPT];
+
+    // v / sqrt(mean(v²) + eps) * gamma, by all threads of the block. The values are added up where they are near, by one warp, since
+    // 32 partial sums are the rule; the others wait.
+    __device__ __forceinline__ void norm(float* y, u32 width, float eps) const {
+        __shared__ float values[PART * KEPT];
+        __shared__ float shared;
+#pragma unroll
+        for (u32 k = 0; k < KEPT; k++) values[threadIdx.x + PART * k] = v[k];
+        __syncthreads();
+        if (threadIdx.x < WARP) {
+            float sum = 0.0f;
+            // Behind the last value there are zeros, which add nothing: so many are read before the first is needed.
+            constexpr u32 AT_ONCE = PART / WARP;
+#pragma unroll 1
+            for (u32 first = 0; first < width; first += PART) {
+                float some[AT_ONCE];
+#pragma unroll
+                for (u32 i = 0; i < AT_ONCE; i++) some[i] = values[first + WARP * i + threadIdx.x];
+#pragma unroll
+                for (u32 i = 0; i < AT_ONCE; i++) sum = fma_(some[i], some[i], sum);
+            }
+            sum = lane0(join32(sum));
+            if (threadIdx.x == 0) shared = 1.0f / sqrtf(sum / (float)width + eps);
+        }
+        __syncthreads();
+        const float scale = shared;
+#pragma unroll
+        for (u32 k = 0; k < KEPT; k++) {
+            const u32 i = threadIdx.x + PART * k;
+            if (i < width) y[i] = v[k] * scale * gamma[k];
+        }
+    }
+};
+
 // y = x / sqrt(mean(x²) + eps) * gamma for parts of `width` values; part p has the gammas of part p mod `groups`.
-// Parts of up to 4,096 values are read once, by all threads at the same time, and added up where they are near.
 // Grid: one block per part. Block: 512 threads.
-KERNEL __launch_bounds__(512) group_norm(const float* x, const float* gamma, float* y, u32 width, u32 groups, float eps) {
+KERNEL __launch_bounds__(PART) group_norm(const float* x, const float* gamma, float* y, u32 width, u32 groups, float eps) {
     follow();
-    constexpr u32 THREADS = 512, MINE = 8;
-    __shared__ float values[THREADS * MINE];
-    __shared__ float shared;
     x += (u64)blockIdx.x * width;
     y += (u64)blockIdx.x * width;
     gamma += (u64)(blockIdx.x % groups) * width;
-    bool near = width <= THREADS * MINE;
-    float mine[MINE], factor[MINE];
-    if (near) {
+    if (width <= PART * KEPT) {
+        Part part;
 #pragma unroll
-        for (u32 k = 0; k < MINE; k++) {
-            u32 i = threadIdx.x + THREADS * k;
-            mine[k] = i < width ? x[i] : 0.0f;
-            factor[k] = i < width ? gamma[i] : 0.0f;
+        for (u32 k = 0; k < KEPT; k++) {
+            const u32 i = threadIdx.x + PART * k;
+            part.v[k] = i < width ? x[i] : 0.0f;
+            part.gamma[k] = i < width ? gamma[i] : 0.0f;
         }
-#pragma unroll
-        for (u32 k = 0; k < MINE; k++) values[threadIdx.x + THREADS * k] = mine[k];
-        __syncthreads();
+        part.norm(y, width, eps);
+        return;
     }
-    // One warp adds, since 32 partial sums are the rule; the others wait.
+    __shared__ float shared;
     if (threadIdx.x < WARP) {
-        float sum = 0.0f;
-        if (near) {
-#pragma unroll 16
-            for (u32 i = threadIdx.x; i < width; i += WARP) sum = fma_(values[i], values[i], sum);
-            sum = lane0(join32(sum));
-        } else {
-            sum = dot_warp(x, x, width);
-        }
+        const float sum = dot_warp(x, x, width);
         if (threadIdx.x == 0) shared = 1.0f / sqrtf(sum / (float)width + eps);
     }
     __syncthreads();
-    float scale = shared;
-    if (near) {
+    const float scale = shared;
+    for (u32 i = threadIdx.x; i < width; i += PART) y[i] = x[i] * scale * gamma[i];
+}
+
+// `add_to_streams`, then `group_norm` of what the streams are then, for streams of up to 4,096 values.
+// Grid: one block per stream of each row. Block: 512 threads.
+KERNEL __launch_bounds__(PART) write_norm(float* r, const float* a, const float* y, const float* gamma, float* n, u32 streams,
+                                          u32 width, float eps, u64* found, u32 site, float largest) {
+    const u64 first = (u64)blockIdx.x * width;
+    gamma += (u64)(blockIdx.x % streams) * width;
+    announce();
+    if (threadIdx.x * 8 < width) prefetch(gamma + threadIdx.x * 8);
+    wait_for_former();
+    r += first;
+    y += (u64)(blockIdx.x / streams) * width;
+    const float weight = a[blockIdx.x];
+    Part part;
+    float written[KEPT];
 #pragma unroll
-        for (u32 k = 0; k < MINE; k++) {
-            u32 i = threadIdx.x + THREADS * k;
-            if (i < width) y[i] = mine[k] * scale * factor[k];
-        }
-    } else {
-        for (u32 i = threadIdx.x; i < width; i += THREADS) y[i] = x[i] * scale * gamma[i];
+    for (u32 k = 0; k < KEPT; k++) {
+        const u32 i = threadIdx.x + PART * k;
+        part.v[k] = i < width ? r[i] : 0.0f;
+        written[k] = i < width ? y[i] : 0.0f;
+        part.gamma[k] = i < width ? gamma[i] : 0.0f;
     }
+#pragma unroll
+    for (u32 k = 0; k < KEPT; k++) {
+        const u32 i = threadIdx.x + PART * k;
+        if (i >= width) break;
+        part.v[k] = fma_(weight, written[k], part.v[k]);
+        r[i] = part.v[k];
+        if (found) note(part.v[k], first + i, found, site, largest);
+    }
+    part.norm(n + first, width, eps);
 }
 
 // A head in a warp's registers: lane l has values l, l + 32, ... of up to 256.

@@ -14,6 +14,23 @@ __device__ __forceinline__ void announce() { asm volatile("// sm_90: griddepcont
 // Waits until all kernels before this one have ended, and what they wrote is there.
 __device__ __forceinline__ void wait_for_former() { asm volatile("// sm_90: griddepcontrol.wait;" ::: "memory"); }
 
+// The same for kernels that have read weights before: what is read at an address from here on is read behind the wait, whatever the
+// compiler knows of the address.
+template <class A> __device__ __forceinline__ void wait_for_former(A*& inputs) {
+    wait_for_former();
+    // It stays known that it is device memory.
+    u64 at = __cvta_generic_to_global((const void*)inputs);
+    asm volatile("" : "+l"(at)::"memory");
+    inputs = (A*)__cvta_global_to_generic(at);
+}
+
+// The same address, of which the compiler knows nothing: it would read what is at one before a loop and keep all of it in registers.
+__device__ __forceinline__ const u8* anew(const u8* p) {
+    u64 at = __cvta_generic_to_global(p);
+    asm volatile("" : "+l"(at));
+    return (const u8*)__cvta_global_to_generic(at);
+}
+
 // What every kernel does before it reads or writes anything that changes, in all of its threads: one that ended sooner would end before
 // those ahead of it, and kernels behind it would not wait for them.
 __device__ __forceinline__ void follow() {
@@ -21,9 +38,10 @@ __device__ __forceinline__ void follow() {
     wait_for_former();
 }
 
-// Has memory bring some bytes nearer, from a multiple of 16 on; they may never be wanted.
+// Has memory bring some bytes nearer, and what is around them up to multiples of 16; they may never be wanted.
 __device__ __forceinline__ void fetch_ahead(const void* p, u32 bytes) {
-    asm volatile("// sm_90: cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"((u64)p & ~15ull), "r"((bytes + 31) & ~15u));
+    const u32 more = (u64)p & 15;
+    asm volatile("// sm_90: cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"((u64)p - more), "r"((more + bytes + 15) & ~15u));
 }
 
 // Four bytes out of the eight of `low` and `high`; the top bit of each nibble of `pick` must be clear.

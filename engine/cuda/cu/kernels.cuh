@@ -1,6 +1,6 @@
 // The kernels over any product type: matrices with one input, the experts' gate and up projections, their down projections.
 //
-// Grids. x: tiles of output rows / 4, rounded up, with blocks of 128 threads. The inputs (of a group) are taken in fours, and
+// Grids. x: tiles of output rows / 4, rounded up, with four warps of a block that compute. The inputs (of a group) are taken in fours, and
 // blocks share those out by `y` (`z` beside groups): 1 is right for a few inputs; more spreads many inputs over more blocks, each
 // of which reads the weights.
 //
@@ -44,7 +44,7 @@ template <class P, u32 W> struct Mine {
     __device__ __forceinline__ Mine(u32 block, u32 rows) {
         const u32 tiles = (rows + P::ROWS - 1) / P::ROWS, mine = W * (block * WARPS + threadIdx.x / WARP);
         all = rows;
-        some = mine < tiles;
+        some = mine < tiles && threadIdx.x < THREADS;
         first = some ? mine : tiles - 1;
     }
     // The number of a tile, and its rows; behind the last there is the last again.
@@ -55,8 +55,16 @@ template <class P, u32 W> struct Mine {
     __device__ __forceinline__ bool writes(u32 k) const { return some && row(k) < all; }
 };
 
+// Waits for kernels before this one, which make the inputs. Waiting again costs nothing.
+__device__ __forceinline__ void wait_for(const float*& x) { wait_for_former(x); }
+__device__ __forceinline__ void wait_for(Integers& x) {
+    wait_for_former(x.values);
+    wait_for_former(x.scales);
+    wait_for_former(x.sums);
+}
+
 // Calls `work` with the number of inputs to compute at once, as a constant.
-template <class W> __device__ __forceinline__ void by_count(u32 count, W work) {
+template <class W> __device__ __forceinline__ void by_count(u32 count, W&& work) {
     if (count > 1) {
         work.template chunk<CHUNK>(count);
     } else {
@@ -76,7 +84,7 @@ template <class P, u32 W> struct MulChunk {
     u32 act;
     float divisor;
 
-    template <u32 T> __device__ __forceinline__ void chunk(u32 count) const {
+    template <u32 T> __device__ __forceinline__ void chunk(u32 count) {
         u32 at[T];
 #pragma unroll
         for (u32 t = 0; t < T; t++) at[t] = (first + min(t, count - 1)) * cols;
@@ -87,9 +95,9 @@ template <class P, u32 W> struct MulChunk {
         for (u32 from = 0; from < W; from += AT_ONCE) {
             const u8* tiles[AT_ONCE];
 #pragma unroll
-            for (u32 k = 0; k < AT_ONCE; k++) tiles[k] = w + mine.tile(from + k) * P::tile_bytes(cols);
+            for (u32 k = 0; k < AT_ONCE; k++) tiles[k] = anew(w + mine.tile(from + k) * P::tile_bytes(cols));
             float out[AT_ONCE];
-            P::template tile<AT_ONCE, T>(tiles, x, at, cols, mine.rows(), place, out);
+            P::template tile<AT_ONCE, T>(tiles, x, at, cols, mine.rows(), place, out, [this] { wait_for(x); });
             if (!P::template owns<T>() || t >= count) continue;
 #pragma unroll
             for (u32 k = 0; k < AT_ONCE; k++) {
@@ -101,17 +109,17 @@ template <class P, u32 W> struct MulChunk {
     }
 };
 
-// The matrix that a block is of, and which of that one's blocks it is, if tiles have so many rows.
+// The matrix that a block is of, and which of that one's blocks it is, if a block takes so many rows.
 struct Which {
     const u8* w = nullptr;
     float* y = nullptr;
     u32 block, rows = 0, act = 0, kind = 0;
     float scale = 0.0f;
 
-    __device__ __forceinline__ Which(const Matrices& all, u32 tile_rows) : block(blockIdx.x) {
+    __device__ __forceinline__ Which(const Matrices& all, u32 block_rows) : block(blockIdx.x) {
 #pragma unroll
         for (u32 k = 0; k < 4; k++) {
-            const u32 blocks = (all.rows[k] + tile_rows * WARPS - 1) / (tile_rows * WARPS);
+            const u32 blocks = (all.rows[k] + block_rows - 1) / block_rows;
             if (rows == 0 && block < blocks) {
                 w = all.w[k], y = all.y[k], rows = all.rows[k], scale = all.scale[k], act = all.act[k], kind = all.kind[k];
             } else if (rows == 0) {
@@ -127,14 +135,14 @@ __device__ __forceinline__ void mul(const Which& which, typename P::Inputs x, ty
     const Mine<P, 1> mine(which.block, which.rows);
     announce();
     // The weights are no kernel's work: they come nearer while others still make the inputs.
-    if (which.rows != 0 && blockIdx.x < FIRST_BLOCKS && lane() == 0) {
+    if (mine.some && blockIdx.x < FIRST_BLOCKS && lane() == 0) {
         fetch_ahead(which.w + mine.first * P::tile_bytes(cols), P::tile_bytes(cols));
     }
-    wait_for_former();
+    if (which.rows == 0) wait_for_former();
     if (which.rows == 0) return;
 #pragma unroll 1
     for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
-        const MulChunk<P, 1> work{which.w, x, which.y, place, mine, cols, first, which.scale, which.act, divisor};
+        MulChunk<P, 1> work{which.w, x, which.y, place, mine, cols, first, which.scale, which.act, divisor};
         by_count(min(tokens - first, CHUNK), work);
     }
 }
@@ -150,13 +158,13 @@ template <class P> struct GateUpChunk {
     u32 cols, first, width;
     float gate_scale, up_scale;
 
-    template <u32 T> __device__ __forceinline__ void chunk(u32 count) const {
+    template <u32 T> __device__ __forceinline__ void chunk(u32 count) {
         u32 at[T];
 #pragma unroll
         for (u32 t = 0; t < T; t++) at[t] = __ldg(tokens + first + min(t, count - 1)) * cols;
-        const u8* const tiles[2] = {gate, up};
+        const u8* const tiles[2] = {anew(gate), anew(up)};
         float out[2];
-        P::template tile<2, T>(tiles, x, at, cols, mine.rows(), place, out);
+        P::template tile<2, T>(tiles, x, at, cols, mine.rows(), place, out, [] {});
         const u32 t = P::template input<T>();
         if (P::template owns<T>() && t < count && mine.writes(0)) {
             middle[(u64)(first + t) * width + mine.row(0)] = silu(out[0] * gate_scale) * (out[1] * up_scale);
@@ -196,7 +204,7 @@ __device__ __forceinline__ void down(const u64* downs, const u32* starts, typena
     const u8* w = (const u8*)__ldg(downs + group);
 #pragma unroll 1
     for (u32 first = begin; first < end; first += CHUNK * gridDim.z) {
-        const MulChunk<P, P::TOGETHER> work{w, x, results, place, mine, cols, first, scale, 0, 1.0f};
+        MulChunk<P, P::TOGETHER> work{w, x, results, place, mine, cols, first, scale, 0, 1.0f};
         by_count(min(end - first, CHUNK), work);
     }
 }
@@ -210,7 +218,7 @@ __device__ __forceinline__ void down(const u64* downs, const u32* starts, typena
     KERNEL PRODUCT mul_##name(Matrices all, const i8* values, const float* scales, const i16* sums, u32 cols, u32 tokens,        \
                               float divisor) {                                                                                   \
         __shared__ IntegersPlace place;                                                                                          \
-        mul<P>(Which(all, P::ROWS), Integers{values, scales, sums}, place, cols, tokens, divisor);                               \
+        mul<P>(Which(all, P::ROWS * WARPS), Integers{values, scales, sums}, place, cols, tokens, divisor);                               \
     }                                                                                                                            \
     KERNEL PRODUCT gate_up_##name(const u64* gate, const u64* up, const u32* starts, const u32* tokens, const i8* values,        \
                                   const float* scales, const i16* sums, float* middle, u32 groups, u32 width, u32 cols,          \
@@ -224,13 +232,12 @@ __device__ __forceinline__ void down(const u64* downs, const u32* starts, typena
         down<P>(down_, starts, Integers{values, scales, sums}, results, groups, rows, cols, scale);                              \
     }
 
-// Types that are arranged in tiles on the device have two more. `pack_*`: from `matrices` matrices of `rows` rows as the file has
+// Types that are arranged in tiles on the device have their products in products_tiles.cuh, and two more kernels. `pack_*`: from `matrices` matrices of `rows` rows as the file has
 // them, `from_apart` bytes apart, to as many in tiles. Grid (any, matrices), block 128. `stream_*`: the same from host memory that
 // the device sees, `each` matrices of each of `count` experts, whose addresses are in `from` one after another; an expert's
 // matrices are `apart` bytes from each other, and experts `to_apart`. Four rows have at most STREAMED bytes. Grid (tiles, matrices
 // that there is room for), block 128.
 #define TILE_KERNELS(name, U)                                                                                                    \
-    INTEGER_KERNELS(name, Tiles<U>)                                                                                              \
     KERNEL pack_##name(const u8* from, u8* to, u32 rows, u32 cols, u64 from_apart, u64 to_apart) {                               \
         follow();                                                                                                                \
         pack_units<U>(from + blockIdx.y * from_apart, to + blockIdx.y * to_apart, rows, cols);                                   \
@@ -341,21 +348,25 @@ template <class F> struct MixChunk {
     float scale;
     bool writes;
 
-    template <u32 T> __device__ __forceinline__ void chunk(u32 count) const {
+    template <u32 T> __device__ __forceinline__ void chunk(u32 count) {
         typedef Gates<F> P;
         const u32 t = P::template input<T>();
         const bool mine = P::template owns<T>() && t < count && writes;
-        // On their way while gates are computed.
         float through[4];
-#pragma unroll
-        for (u32 s = 0; s < 4; s++) through[s] = mine ? n[((u64)(first + t) * 4 + s) * width + c] : 0.0f;
         u32 at[T];
 #pragma unroll
         for (u32 t = 0; t < T; t++) at[t] = (first + min(t, count - 1)) * cols;
         const u64 apart = width * P::tile_bytes(cols);
-        const u8* const tiles[4] = {w, w + apart, w + 2 * apart, w + 3 * apart};
+        const u8* const first_tile = anew(w);
+        const u8* const tiles[4] = {first_tile, first_tile + apart, first_tile + 2 * apart, first_tile + 3 * apart};
         float gate[4];
-        P::template tile<4, T>(tiles, x, at, cols, 1, place, gate);
+        P::template tile<4, T>(tiles, x, at, cols, 1, place, gate, [&] {
+            wait_for(x);
+            wait_for(n);
+            // On their way while gates are computed.
+#pragma unroll
+            for (u32 s = 0; s < 4; s++) through[s] = mine ? n[((u64)(first + t) * 4 + s) * width + c] : 0.0f;
+        });
         if (mine) {
             float sum = 0.0f;
 #pragma unroll
@@ -372,8 +383,6 @@ __device__ __forceinline__ void mix(const u8* w, const float* x, const float* n,
     const u32 mine = blockIdx.x * WARPS + threadIdx.x / WARP, c = min(mine, width - 1);
     w += c * Gates<F>::tile_bytes(cols);
     announce();
-    if (lane() < 4) fetch_ahead(w + lane() * width * Gates<F>::tile_bytes(cols), Gates<F>::tile_bytes(cols));
-    wait_for_former();
 #pragma unroll 1
     for (u32 first = CHUNK * blockIdx.y; first < tokens; first += CHUNK * gridDim.y) {
         by_count(min(tokens - first, CHUNK), MixChunk<F>{w, x, n, out, place, c, width, cols, first, scale, mine < width});

@@ -5,12 +5,13 @@
 // A block's threads first put the inputs, or as much of them as fits, into shared memory, where all of its warps read them. So no
 // thread may leave early: a warp without a tile computes the last one again, and writes nothing.
 //
-// A product type (`Floats`, `Tiles`, `LargeUnits`) has
+// A product type (`Floats`, `LargeUnits`) has
 //   Inputs               the arrays of the inputs;
 //   ROWS, TOGETHER       rows of a tile, and tiles that a warp has of a matrix with short rows;
 //   tile_bytes           the bytes of a tile;
 //   Place                where a block keeps inputs;
-//   tile<W, T>           the products of the tiles at W places with T inputs, which begin at elements `at` of the input arrays;
+//   tile<W, T>           the products of the tiles at W places with T inputs, which begin at elements `at` of the input arrays; `ready`
+//                        is called once the first weights are under way, and before inputs are read;
 //   row, input<T>, owns<T>  which of a tile's rows and of the inputs it is that this lane has the product of, and whether this
 //                        is the lane to write it.
 #pragma once
@@ -43,31 +44,27 @@ template <u32 T> __device__ __forceinline__ float join_inputs(float (&v)[T]) {
     return v[0];
 }
 
-// Copies `words` words, at most MOST, to shared memory, to a place with room for whole fours: some are asked for before the first
-// arrives.
-template <u32 MOST> __device__ __forceinline__ void bring(u32* to, const u32* from, u32 words) {
-    constexpr u32 EACH = (MOST + 4 * THREADS - 1) / (4 * THREADS), AT_ONCE = EACH < 5 ? EACH : 5;
-    const bool wide = ((u64)from & 15) == 0;
-    for (u32 first = 4 * threadIdx.x; first < words; first += 4 * THREADS * AT_ONCE) {
-        uint4 four[AT_ONCE];
+// Copies `words` words, at most MOST, to shared memory: some are asked for before the first arrives. By BLOCK threads.
+template <u32 MOST, u32 BLOCK = THREADS> __device__ __forceinline__ void bring(u32* to, const u32* from, u32 words) {
+    constexpr u32 EACH = (MOST + 4 * BLOCK - 1) / (4 * BLOCK), AT_ONCE = EACH < 5 || BLOCK > THREADS ? EACH : 5;
+    if (((u64)from & 15) == 0 && words % 4 == 0) {
+#pragma unroll 1
+        for (u32 first = 4 * threadIdx.x; first < words; first += 4 * BLOCK * AT_ONCE) {
+            uint4 four[AT_ONCE];
 #pragma unroll
-        for (u32 k = 0; k < AT_ONCE; k++) {
-            const u32 i = first + 4 * THREADS * k;
-            if (wide && i + 4 <= words) {
-                four[k] = __ldg((const uint4*)(from + i));
-            } else if (i < words) {
-                four[k].x = __ldg(from + i);
-                four[k].y = __ldg(from + min(i + 1, words - 1));
-                four[k].z = __ldg(from + min(i + 2, words - 1));
-                four[k].w = __ldg(from + min(i + 3, words - 1));
+            for (u32 k = 0; k < AT_ONCE; k++) {
+                if (first + 4 * BLOCK * k < words) four[k] = __ldg((const uint4*)(from + first + 4 * BLOCK * k));
+            }
+#pragma unroll
+            for (u32 k = 0; k < AT_ONCE; k++) {
+                if (first + 4 * BLOCK * k < words) *(uint4*)(to + first + 4 * BLOCK * k) = four[k];
             }
         }
-#pragma unroll
-        for (u32 k = 0; k < AT_ONCE; k++) {
-            const u32 i = first + 4 * THREADS * k;
-            if (i < words) *(uint4*)(to + i) = four[k];
-        }
+        return;
     }
+    // Such are only in models of odd sizes.
+#pragma unroll 1
+    for (u32 i = threadIdx.x; i < words; i += BLOCK) to[i] = __ldg(from + i);
 }
 
 // --- weights that are floats ---
@@ -115,8 +112,9 @@ template <u32 ROOM> struct FloatsPlace {
     alignas(16) float values[KEPT];
 };
 
-// ROOM is for how many values of inputs a block has room: fewer parts one after another, or more blocks at a time.
-template <class F, u32 ROOM> struct Floats {
+// ROOM is for how many values of inputs a block has room: fewer parts one after another, or more blocks at a time. Of its BLOCK threads
+// the first four warps compute, and all bring inputs. For one input a lane has PIECES pieces of weights under way.
+template <class F, u32 ROOM, u32 BLOCK = THREADS, u32 PIECES = 8> struct Floats {
     typedef const float* Inputs;
     typedef FloatsPlace<ROOM> Place;
     static constexpr u32 ROWS = 1, TOGETHER = 1, MOST = 16 / F::BYTES;
@@ -180,27 +178,32 @@ template <class F, u32 ROOM> struct Floats {
         }
     };
 
-    template <u32 W, u32 T>
-    static __device__ __forceinline__ void tile(const u8* const (&w)[W], Inputs x, const u32 (&at)[T], u32 cols, u32 rows,
-                                                Place& place, float (&out)[W]) {
+    template <u32 W, u32 T, class Ready>
+    static __device__ __forceinline__ void tile(const u8* const (&w)[W], Inputs& x, const u32 (&at)[T], u32 cols, u32 rows,
+                                                Place& place, float (&out)[W], Ready ready) {
         // Pieces at a time, of each row; the next are under way meanwhile.
-        constexpr u32 AHEAD = W > 1 ? 1 : T > 1 ? 2 : 8;
+        constexpr u32 AHEAD = W > 1 ? 1 : T > 1 ? 2 : PIECES;
+        const bool computes = BLOCK == THREADS || threadIdx.x < THREADS;
         constexpr u32 PIECE = WARP * MOST, PART = Place::KEPT / T / PIECE * PIECE;
         const u32 whole = cols / PIECE * PIECE;
         float sums[W][T] = {};
         Rest<MOST / 2> rest[W];
-#pragma unroll
-        for (u32 r = 0; r < W; r++) rest[r].load(w[r], whole, cols);
         Few<F, MOST> next[AHEAD][W];
-        load_pieces(next, w, 0, whole);
+        if (computes) {
+#pragma unroll
+            for (u32 r = 0; r < W; r++) rest[r].load(w[r], whole, cols);
+            load_pieces(next, w, 0, whole);
+        }
+        ready();
         for (u32 from = 0; from < cols; from += PART) {
             const u32 end = min(from + PART, cols);
             __syncthreads();
 #pragma unroll
             for (u32 t = 0; t < T; t++) {
-                bring<PART>((u32*)(place.values + t * PART), (const u32*)(x + at[t] + from), end - from);
+                bring<PART, BLOCK>((u32*)(place.values + t * PART), (const u32*)(x + at[t] + from), end - from);
             }
             __syncthreads();
+            if (!computes) continue;
             const float* here = place.values - from;
             const u32 until = min(end, whole);
 #pragma unroll 1
@@ -212,6 +215,15 @@ template <class F, u32 ROOM> struct Floats {
                     for (u32 r = 0; r < W; r++) few[k][r] = next[k][r];
                 }
                 load_pieces(next, w, min(i + AHEAD * PIECE, until), whole);
+                // All of them without a question in between, so that inputs are read ahead.
+                if (i + AHEAD * PIECE <= until) {
+#pragma unroll
+                    for (u32 k = 0; k < AHEAD; k++) {
+#pragma unroll
+                        for (u32 r = 0; r < W; r++) add(few[k][r], here + i + k * PIECE, PART, sums[r]);
+                    }
+                    continue;
+                }
 #pragma unroll
                 for (u32 k = 0; k < AHEAD; k++) {
                     if (i + k * PIECE >= until) break;
@@ -234,7 +246,7 @@ template <class F, u32 ROOM> struct Floats {
                                                        u32 whole) {
 #pragma unroll
         for (u32 k = 0; k < AHEAD; k++) {
-            if (from + k * WARP * MOST >= whole) break;
+            if (from + k * WARP * MOST >= whole) continue;
 #pragma unroll
             for (u32 r = 0; r < W; r++) pieces[k][r].load(w[r] + (from + k * WARP * MOST + MOST * lane()) * F::BYTES);
         }
@@ -322,10 +334,9 @@ struct FourRows {
 
 // Types with units of 32 values or fewer, arranged in tiles: for every eight units, the levels of all 32 (row by row), then
 // their headers, which have the float scales. So a warp's loads are wide and side by side. Where a row has not eight units left,
-// the last have the same order. Each part begins at a multiple of 16 bytes; rows that a matrix has not are zeros.
+// the last have the same order. Each part begins at a multiple of 16 bytes; rows that a matrix has not are zeros. What computes with
+// them is in products_tiles.cuh and many.cuh.
 template <class U> struct Tiles : FourRows {
-    static constexpr u32 TOGETHER = U::LEVELS > 8 ? 2 : 4;
-
     static __device__ __forceinline__ u32 level_bytes(u32 units) { return (ROWS * units * U::LEVELS + 15) / 16 * 16; }
     static __device__ __forceinline__ u32 bytes(u32 units) {
         return level_bytes(units) + (ROWS * ((units + U::SHARE - 1) / U::SHARE) * U::HEADER + 15) / 16 * 16;
@@ -341,18 +352,13 @@ template <class U> struct Tiles : FourRows {
         u32 header[2];
     };
 
-    static __device__ __forceinline__ void load(const u8* w, u32 eight, u32 units, Unit& unit) {
-        const u32 n = min(units - 8 * eight, 8u), q = min(part(), n - 1);
-        w += (u64)eight * bytes(8);
-        const u8* levels = w + (row() * n + q) * U::LEVELS;
+    static __device__ __forceinline__ void load_at(const u8* levels, const u8* header, Unit& unit) {
         if constexpr (U::LEVELS == 8) {
             *(uint2*)unit.levels = __ldg((const uint2*)levels);
         } else {
 #pragma unroll
             for (u32 k = 0; k < U::LEVELS / 16; k++) ((uint4*)unit.levels)[k] = __ldg((const uint4*)levels + k);
         }
-        const u32 headers = (n + U::SHARE - 1) / U::SHARE;
-        const u8* header = w + level_bytes(n) + (row() * headers + q / U::SHARE) * U::HEADER;
         if constexpr (U::HEADER == 1) {
             unit.header[0] = read8(header);
         } else if constexpr (U::HEADER == 2) {
@@ -365,83 +371,26 @@ template <class U> struct Tiles : FourRows {
         }
     }
 
-    template <u32 AHEAD, u32 W>
-    static __device__ __forceinline__ void load_eights(Unit (&unit)[AHEAD][W], const u8* const (&w)[W], u32 first, u32 eights,
-                                                       u32 units) {
-#pragma unroll
-        for (u32 k = 0; k < AHEAD; k++) {
-            if (first + k >= eights) break;
-#pragma unroll
-            for (u32 r = 0; r < W; r++) load(w[r], first + k, units, unit[k][r]);
-        }
-    }
+    // Where a lane's units of a row are, from the tile's beginning. Whole eights have them in the same places.
+    struct Places {
+        u32 whole, levels, header, rest_levels, rest_header;
 
-    // Adds a lane's unit to the partial sums of T inputs, if it is a live one.
-    template <u32 T>
-    static __device__ __forceinline__ void add_unit(const Unit& unit, const Place& place, u32 element, bool live,
-                                                    float (&sums)[T]) {
-        constexpr u32 PART = Place::KEPT / T;
-        i32 words[U::UNIT / 4];
-        float d, d_min = 0.0f;
-        U::open(unit.levels, unit.header, words, d, d_min);
-#pragma unroll
-        for (u32 t = 0; t < T; t++) {
-            i32 p = 0;
-#pragma unroll
-            for (u32 j = 0; j < U::UNIT / 16; j++) {
-                int4 v = place.sixteen(t * PART + element + 16 * j);
-                p = __dp4a(words[4 * j], v.x, p);
-                p = __dp4a(words[4 * j + 1], v.y, p);
-                p = __dp4a(words[4 * j + 2], v.z, p);
-                p = __dp4a(words[4 * j + 3], v.w, p);
-            }
-            const float a = place.scale(t * PART + element);
-            float next = fma_(d * a, (float)p, sums[t]);
-            if constexpr (U::MINS) {
-                short2 two = place.two_sums(t * PART + element);
-                next = fma_(d_min * a, -(float)(two.x + two.y), next);
-            }
-            sums[t] = live ? next : sums[t];
+        __device__ __forceinline__ explicit Places(u32 units) : whole(units / 8) {
+            at(8, levels, header);
+            at(max(units % 8, 1), rest_levels, rest_header);
         }
-    }
+        // Of an eight with n units; lanes behind the last have it too.
+        static __device__ __forceinline__ void at(u32 n, u32& levels, u32& header) {
+            const u32 q = min(part(), n - 1), headers = (n + U::SHARE - 1) / U::SHARE;
+            levels = (row() * n + q) * U::LEVELS;
+            header = level_bytes(n) + (row() * headers + q / U::SHARE) * U::HEADER;
+        }
+        __device__ __forceinline__ void load(const u8* w, u32 eight, Unit& unit) const {
+            const bool all = eight < whole;
+            w += eight * bytes(8);
+            load_at(w + (all ? levels : rest_levels), w + (all ? header : rest_header), unit);
+        }
+    };
 
-    template <u32 W, u32 T>
-    static __device__ __forceinline__ void tile(const u8* const (&w)[W], Integers x, const u32 (&at)[T], u32 cols, u32 rows,
-                                                Place& place, float (&out)[W]) {
-        // Eights at a time; the next are under way meanwhile.
-        constexpr u32 FIT = 22 / (W * (U::LEVELS / 4 + 1)), AHEAD = FIT < 1 ? 1 : T > 1 && FIT > 2 ? 2 : FIT > 6 ? 6 : FIT;
-        constexpr u32 EIGHT = 8 * U::UNIT, PART = Place::KEPT / T;
-        const u32 units = cols / U::UNIT, eights = (units + 7) / 8;
-        float sums[W][T] = {};
-        Unit next[AHEAD][W];
-        load_eights(next, w, 0, eights, units);
-        u32 part_at = 0;
-#pragma unroll 1
-        for (u32 first = 0; first < eights; first += AHEAD) {
-            Unit unit[AHEAD][W];
-#pragma unroll
-            for (u32 k = 0; k < AHEAD; k++) {
-#pragma unroll
-                for (u32 r = 0; r < W; r++) unit[k][r] = next[k][r];
-            }
-            load_eights(next, w, first + AHEAD, eights, units);
-#pragma unroll
-            for (u32 k = 0; k < AHEAD; k++) {
-                const u32 eight = first + k;
-                if (eight >= eights) break;
-                if (eight * EIGHT % PART == 0) {
-                    part_at = eight * EIGHT;
-                    place.template fill<T>(x, at, part_at, min(part_at + PART, cols));
-                }
-                // Lanes behind the last unit compute it too, and throw it away.
-                const u32 u = min(8 * eight + part(), units - 1), element = u * U::UNIT - part_at;
-                const bool live = 8 * eight + part() < units;
-#pragma unroll
-                for (u32 r = 0; r < W; r++) add_unit(unit[k][r], place, element, live, sums[r]);
-            }
-        }
-        __syncwarp();
-#pragma unroll
-        for (u32 r = 0; r < W; r++) out[r] = join(sums[r]);
-    }
+    static __device__ __forceinline__ void load(const u8* w, u32 eight, u32 units, Unit& unit) { Places(units).load(w, eight, unit); }
 };

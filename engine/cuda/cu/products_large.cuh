@@ -60,14 +60,15 @@ template <class U> struct LargeUnits : FourRows {
         return v;
     }
 
-    template <u32 W, u32 T>
-    static __device__ __forceinline__ void tile(const u8* const (&tiles)[W], Integers x, const u32 (&at)[T], u32 cols, u32 rows,
-                                                Place& place, float (&out)[W]) {
+    template <u32 W, u32 T, class Ready>
+    static __device__ __forceinline__ void tile(const u8* const (&tiles)[W], Integers& x, const u32 (&at)[T], u32 cols, u32 rows,
+                                                Place& place, float (&out)[W], Ready ready) {
         constexpr u32 PART = Place::KEPT / T;
         const u32 units = cols / U::UNIT;
         u32 all = 0;
 #pragma unroll
         for (u32 r = 0; r < W; r++) all ^= ahead(tiles[r], rows * row_bytes(cols));
+        ready();
         // Kept: true for no tile that has rows.
         if (rows == 0 && all == 1) return;
         // One after the other, so that the code is there once.

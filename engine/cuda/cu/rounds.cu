@@ -127,35 +127,55 @@ KERNEL wait_for(const volatile u32* flag, const u32* round, u32* error, const vo
 }
 
 // The weighted sum of results wherever they lie, in order, by fused multiply-add from zero: `results` has the address of each
-// row's `terms` results; one without an address is left out, which only happens after a failed wait. Grid: (hidden / block,
-// rows). Block: any.
-KERNEL combine_at(const u64* results, const float* factor, float* out, u32 terms, u32 hidden) {
+// row's `terms` results; one without an address is left out, which only happens after a failed wait. Those of the host are far
+// away, so up to 16 are asked for before the first is there. Grid: (hidden / 256, rows). Block: 256 threads.
+KERNEL __launch_bounds__(256) combine_at(const u64* results, const float* factor, float* out, u32 terms, u32 hidden) {
     follow();
-    u32 i = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
-    if (i >= hidden) return;
+    constexpr u32 TOGETHER = 16;
+    __shared__ u64 from[TOGETHER];
+    __shared__ float by[TOGETHER];
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
     float sum = 0.0f;
-    for (u32 n = 0; n < terms; n++) {
-        const volatile float* y = (const volatile float*)results[t * terms + n];
-        if (y) sum = fma_(factor[t * terms + n], y[i], sum);
+    for (u32 first = 0; first < terms; first += TOGETHER) {
+        if (threadIdx.x < TOGETHER) {
+            const u32 n = first + threadIdx.x;
+            from[threadIdx.x] = n < terms ? results[t * terms + n] : 0;
+            by[threadIdx.x] = n < terms ? factor[t * terms + n] : 0.0f;
+        }
+        __syncthreads();
+        // Reads under a condition would each be put off until the value is wanted: those that are none read something else. The
+        // barrier keeps additions from coming between reads.
+        float y[TOGETHER];
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; k++) {
+            y[k] = *(const volatile float*)(from[k] && i < hidden ? from[k] + (u64)i * 4 : (u64)factor);
+        }
+        __syncthreads();
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; k++) {
+            if (from[k]) sum = fma_(by[k], y[k], sum);
+        }
+        if (first + TOGETHER < terms) __syncthreads();
     }
-    out[(u64)t * hidden + i] = sum;
+    if (i < hidden) out[(u64)t * hidden + i] = sum;
 }
 
 // The plan of a layer whose experts all lie on the device, in one piece each: every pair (row, choice) is a group of its own.
-// Grid and block: one thread per pair.
+// Grid: 1. Block: at least one thread per pair.
 KERNEL plan_resident(const u32* ids, u64 gate, u64 up, u64 down, u64 gate_bytes, u64 up_bytes, u64 down_bytes, u32* starts,
                      u32* tokens, u64* gates, u64* ups, u64* downs, u64* results, u64 pair_results, u64 shared_results,
                      u32 pairs, u32 used, u32 hidden) {
     follow();
-    u32 p = blockIdx.x * blockDim.x + threadIdx.x;
-    if (p >= pairs) return;
-    u32 id = ids[p], row = p / used;
-    starts[p] = p;
-    if (p == 0) starts[pairs] = pairs;
-    tokens[p] = row;
-    gates[p] = gate + id * gate_bytes;
-    ups[p] = up + id * up_bytes;
-    downs[p] = down + id * down_bytes;
-    results[row * (used + 1) + p % used] = pair_results + (u64)p * hidden * 4;
-    if (p % used == 0) results[row * (used + 1) + used] = shared_results + (u64)row * hidden * 4;
+    const u32 p = threadIdx.x;
+    if (p < pairs) {
+        u32 id = ids[p], row = p / used;
+        starts[p] = p;
+        if (p == 0) starts[pairs] = pairs;
+        tokens[p] = row;
+        gates[p] = gate + id * gate_bytes;
+        ups[p] = up + id * up_bytes;
+        downs[p] = down + id * down_bytes;
+        results[row * (used + 1) + p % used] = pair_results + (u64)p * hidden * 4;
+        if (p % used == 0) results[row * (used + 1) + used] = shared_results + (u64)row * hidden * 4;
+    }
 }

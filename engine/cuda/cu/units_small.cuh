@@ -2,14 +2,16 @@
 //
 // A type says how its blocks are made up: BYTES, in which PER_BLOCK units lie one after another; a unit has UNIT values in LEVELS
 // bytes, and a header of HEADER bytes, which SHARE units have together. `level_at` and `header_at` say where in a block they
-// are. `open` takes a unit apart: its levels, four to a word in the order of the values, and its float scales.
+// are. `open` takes a unit apart: its levels, four to a word in the order of the values, and its float scales. Types with an OFFSET
+// have `stored` too: levels before it is taken off, and with PLANES word 4 k + j has values 16 k + 4 b + j.
 #pragma once
 #include "units.cuh"
 
 // What most of these types have: blocks of 32 values, header first.
 struct Small {
     static constexpr u32 UNIT = 32, PER_BLOCK = 1, SHARE = 1, LEVELS = 16, HEADER = 2;
-    static constexpr bool MINS = false;
+    static constexpr bool MINS = false, PLANES = false;
+    static constexpr u32 OFFSET = 0;
     static __device__ __forceinline__ u32 header_at(u32) { return 0; }
 };
 
@@ -25,8 +27,17 @@ struct Q8_0 : Small {
 };
 
 struct Q4_0 : Small {
-    static constexpr u32 BYTES = 18;
+    static constexpr u32 BYTES = 18, OFFSET = 8;
     static __device__ __forceinline__ u32 level_at(u32) { return 2; }
+
+    static __device__ __forceinline__ void stored(const u32 (&q)[4], const u32 (&h)[2], i32 (&w)[8], float& d) {
+        d = low_half(h[0]);
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) {
+            w[k] = q[k] & 0x0f0f0f0fu;
+            w[4 + k] = q[k] >> 4 & 0x0f0f0f0fu;
+        }
+    }
 
     static __device__ __forceinline__ void open(const u32 (&q)[4], const u32 (&h)[2], i32 (&w)[8], float& d, float&) {
         d = low_half(h[0]);
@@ -64,8 +75,13 @@ __device__ __forceinline__ void five_bits(const u32 (&q)[4], u32 fifth, i32 (&w)
 }
 
 struct Q5_0 : Small {
-    static constexpr u32 BYTES = 22, HEADER = 6;
+    static constexpr u32 BYTES = 22, HEADER = 6, OFFSET = 16;
     static __device__ __forceinline__ u32 level_at(u32) { return 6; }
+
+    static __device__ __forceinline__ void stored(const u32 (&q)[4], const u32 (&h)[2], i32 (&w)[8], float& d) {
+        d = low_half(h[0]);
+        five_bits(q, h[0] >> 16 | h[1] << 16, w);
+    }
 
     static __device__ __forceinline__ void open(const u32 (&q)[4], const u32 (&h)[2], i32 (&w)[8], float& d, float&) {
         d = low_half(h[0]);
@@ -129,8 +145,15 @@ struct NVFP4 : Small {
 
 // Two bits a value, two units under one scale: a level is the byte of a table of four.
 struct Q2_0 : Small {
-    static constexpr u32 BYTES = 18, PER_BLOCK = 2, SHARE = 2, LEVELS = 8;
+    static constexpr u32 BYTES = 18, PER_BLOCK = 2, SHARE = 2, LEVELS = 8, OFFSET = 1;
+    static constexpr bool PLANES = true;
     static __device__ __forceinline__ u32 level_at(u32 unit) { return 2 + 8 * unit; }
+
+    static __device__ __forceinline__ void stored(const u32 (&q)[2], const u32 (&h)[2], i32 (&w)[8], float& d) {
+        d = low_half(h[0]);
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) w[k] = q[k / 4] >> 2 * (k % 4) & 0x03030303u;
+    }
 
     static __device__ __forceinline__ void open(const u32 (&q)[2], const u32 (&h)[2], i32 (&w)[8], float& d, float&) {
         d = low_half(h[0]);

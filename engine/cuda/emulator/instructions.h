@@ -65,6 +65,8 @@ __device__ __forceinline__ void arrived() { emulator::arrived(); }
 __device__ __forceinline__ void prefetch(const void*) {}
 __device__ __forceinline__ void announce() {}
 __device__ __forceinline__ void wait_for_former() {}
+__device__ __forceinline__ const u8* anew(const u8* p) { return p; }
+template <class A> __device__ __forceinline__ void wait_for_former(A*&) {}
 __device__ __forceinline__ void follow() {}
 __device__ __forceinline__ void fetch_ahead(const void*, u32) {}
 

@@ -3,7 +3,7 @@
 use crate::device::{Arg, Device, Owned};
 use crate::error::{Error, Result};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use strata_cpu::Block as Blocks;
 
 /// Memory on the device, given back when dropped.
@@ -93,6 +93,23 @@ pub struct Floats {
     len: usize,
     short: OnceLock<Quantised>,
     long: OnceLock<Quantised>,
+    /// A norm that a kernel has made together with the values, until it is taken, and what makes it that norm.
+    norm: Mutex<Option<(Norm, Arc<Memory>)>>,
+}
+
+/// What a norm of rows follows from besides them: the address of its factors, the parts of a row, and the bits of what is added to a
+/// part's mean square.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Norm {
+    gamma: u64,
+    groups: usize,
+    eps: u32,
+}
+
+impl Norm {
+    pub(crate) fn new(gamma: &Floats, groups: usize, eps: f32) -> Norm {
+        Norm { gamma: gamma.address(), groups, eps: eps.to_bits() }
+    }
 }
 
 /// Rows of 8-bit integers with scales; see [`strata_cpu::Activations`].
@@ -130,7 +147,14 @@ impl Floats {
     /// Values of memory that others have too, from a word on.
     pub(crate) fn within(memory: &Arc<Memory>, word: usize, len: usize) -> Floats {
         let memory = Arc::clone(memory);
-        Floats { memory, offset: word as u64 * 4, len, short: OnceLock::new(), long: OnceLock::new() }
+        Floats {
+            memory,
+            offset: word as u64 * 4,
+            len,
+            short: OnceLock::new(),
+            long: OnceLock::new(),
+            norm: Mutex::default(),
+        }
     }
 
     /// `len` zeros.
@@ -165,6 +189,7 @@ impl Floats {
             len: self.len,
             short: OnceLock::new(),
             long: OnceLock::new(),
+            norm: Mutex::default(),
         }
     }
 
@@ -218,15 +243,32 @@ impl Floats {
         Arg::At(self.address())
     }
 
-    /// For kernels that write: the quantised forms are forgotten.
+    /// For kernels that write: the quantised forms are forgotten, and a norm.
     pub(crate) fn arg_mut(&mut self) -> Arg {
         self.short.take();
         self.long.take();
+        *self.norm.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
         self.arg()
     }
 
     pub(crate) fn address(&self) -> u64 {
         self.memory.address + self.offset
+    }
+
+    /// Takes the short quantised form, which a kernel has made together with the values.
+    pub(crate) fn set_short(&mut self, form: Quantised) {
+        self.short = OnceLock::from(form);
+    }
+
+    /// Takes a norm that a kernel has made together with the values, for the one that wants it.
+    pub(crate) fn set_norm(&mut self, which: Norm, made: Arc<Memory>) {
+        *self.norm.get_mut().unwrap_or_else(PoisonError::into_inner) = Some((which, made));
+    }
+
+    /// A norm, if a kernel has made it already and nobody has taken it.
+    pub(crate) fn take_norm(&self, which: Norm) -> Option<Floats> {
+        let mut norm = self.norm.lock().unwrap_or_else(PoisonError::into_inner);
+        norm.take_if(|(of, _)| *of == which).map(|(_, made)| Floats::within(&made, 0, self.len))
     }
 
     /// The quantised form, made when first wanted. The length must be a multiple of the block.

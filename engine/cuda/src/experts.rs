@@ -1,10 +1,10 @@
 //! The experts of a layer, all of them in the device's memory.
 
-use crate::buffer::{Floats, Memory, blocks, n};
+use crate::buffer::{Floats, Memory, n};
 use crate::device::{Arg, Device};
 use crate::error::Result;
 use crate::many::{self, Between};
-use crate::matrix::{Matrix, blocks_for, blocks_for_short, inputs, kernel};
+use crate::matrix::{Matrix, Start, inputs, kernel};
 use crate::ops::fits;
 use crate::pack::Shape;
 use crate::sum::ExpertSum;
@@ -228,13 +228,17 @@ pub(crate) fn run_at(x: &Floats, plan: [Arg; 5], count: usize, entries: usize, k
     let mut args = vec![gates, ups, starts, tokens];
     args.extend(inputs(x, gate.0));
     args.extend([middle.arg_mut(), n(count), n(width), n(hidden), Arg::F(gate.1), Arg::F(up.1)]);
-    let groups_y = blocks(count, 1);
+    let [inner, _, outer] = kinds.shapes();
+    let start = Start::gate_up(device, inner, count * width);
+    args.extend(start.arg());
     // SAFETY: every group's weights are `width` rows of `hidden` values, its tokens are rows of `x`, and `middle` has
     // `width` values for each entry.
-    unsafe { device.launch(&kernel("gate_up", gate.0), [blocks_for(gate.0, width), groups_y, 1], 128, &args) };
+    unsafe { device.launch(&kernel("gate_up", gate.0), start.grid(count), start.threads, &args) };
     let mut args = vec![downs, starts];
     args.extend(inputs(&middle, down.0));
     args.extend([Arg::At(results), n(count), n(hidden), n(width), Arg::F(down.1)]);
+    let start = Start::matrices(device, outer, count * hidden);
+    args.extend(start.arg());
     // SAFETY: every group's weights are `hidden` rows of `width` values, and there is room for a result for each entry.
-    unsafe { device.launch(&kernel("down", down.0), [blocks_for_short(down.0, hidden), groups_y, 1], 128, &args) };
+    unsafe { device.launch(&kernel("down", down.0), start.grid(count), start.threads, &args) };
 }

@@ -94,6 +94,10 @@ mod tests {
                 let name = entry.lines().next().unwrap_or_default();
                 let before: Vec<&str> = entry.lines().take_while(|l| *l != "// sm_90: griddepcontrol.wait;").collect();
                 assert!(before.len() < entry.lines().count(), "{name} of {} does not wait", module.name);
+                // These read weights before, and take care that nothing else is.
+                if name.starts_with("mul_") || name.starts_with("mix_") {
+                    continue;
+                }
                 for access in ["ld.global", "ld.volatile", "st.", "atom.", "red.", "ret;", "ldu."] {
                     let found = before.iter().find(|line| line.split(' ').any(|word| word.starts_with(access)));
                     assert_eq!(found, None, "{name} of {}", module.name);

@@ -51,7 +51,7 @@ pub use experts::{Experts, GateUp, Kinds, Routed, SharedExpert, Weights};
 pub use graph::Graph;
 pub use mapped::Mapped;
 pub use matrix::{Act, Matrix};
-pub use mixers::{DeltaInputs, Notes};
+pub use mixers::{DeltaInputs, DeltaWindow, Notes};
 pub use ops::{Found, Turns};
 pub use pack::Shape;
 pub use pinned::Pinned;

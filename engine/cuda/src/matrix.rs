@@ -4,7 +4,7 @@ use crate::buffer::{Floats, Memory, blocks, n};
 use crate::device::{Arg, Device};
 use crate::error::{Error, Result};
 use crate::many;
-use crate::pack::{Shape, tiles_together};
+use crate::pack::Shape;
 use std::sync::Arc;
 use strata_cpu::Block;
 use strata_cpu::matrix::block_for;
@@ -47,18 +47,63 @@ pub(crate) fn inputs(x: &Floats, ty: GgmlType) -> Vec<Arg> {
     }
 }
 
-/// Tiles of a block.
-const TILES: usize = 4;
+/// Warps of a block that compute, where each has tiles of its own.
+const WARPS: usize = 4;
 
-/// Blocks that the rows of a matrix of this type take.
-pub(crate) fn blocks_for(ty: GgmlType, rows: usize) -> u32 {
-    let tile = if form(ty) == Form::Floats { 1 } else { 4 };
-    blocks(rows, TILES * tile)
+/// Warps of kernels for tiles that fit on a multiprocessor.
+const RESIDENT: usize = 16;
+
+/// Rows of a tile of integer weights.
+const TILE_ROWS: usize = 4;
+
+/// How a kernel of products is started: blocks for the rows of a matrix, threads of a block, and for types that are arranged in
+/// tiles a last argument, the power of two of the warps that share rows out (`Shares` in `cu/products_tiles.cuh`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Start {
+    shape: Shape,
+    pub(crate) threads: u32,
+    /// Rows that a block takes.
+    rows: usize,
+    share: Option<u32>,
 }
 
-/// Blocks that the rows of a down projection of this type take.
-pub(crate) fn blocks_for_short(ty: GgmlType, rows: usize) -> u32 {
-    blocks_for(ty, rows).div_ceil(tiles_together(ty))
+impl Start {
+    /// For the rows of some matrices of a type, `all` of them together, and `tiles` of a matrix to a warp.
+    fn new(device: &Device, shape: Shape, all: usize, tiles: usize) -> Start {
+        let Some(eights) = shape.eights() else {
+            let floats = form(shape.ty) == Form::Floats;
+            return Start { shape, threads: 128, rows: if floats { WARPS } else { WARPS * TILE_ROWS }, share: None };
+        };
+        // As many warps as run at the same time, if rows have so many eights.
+        let (warps, most) = (all / (TILE_ROWS * tiles), device.processors() as usize * RESIDENT);
+        let share = (0..3).rev().find(|share| warps << (share + 1) <= most && eights > 1 << share).map_or(0, |s| s + 1);
+        Start { shape, threads: 256, rows: TILE_ROWS * tiles * (8 >> share), share: Some(share) }
+    }
+
+    /// For matrices of a type, of `all` rows together, or the down projections of experts.
+    pub(crate) fn matrices(device: &Device, shape: Shape, all: usize) -> Start {
+        Start::new(device, shape, all, 2)
+    }
+
+    /// For the gate and up projections of experts, whose rows are computed together.
+    pub(crate) fn gate_up(device: &Device, shape: Shape, all: usize) -> Start {
+        Start::new(device, shape, all, 1)
+    }
+
+    /// Blocks for a matrix.
+    pub(crate) fn blocks(&self, rows: usize) -> u32 {
+        blocks(rows, self.rows)
+    }
+
+    /// The grid for so many experts' matrices.
+    pub(crate) fn grid(&self, experts: usize) -> [u32; 3] {
+        [self.blocks(self.shape.rows), blocks(experts, 1), 1]
+    }
+
+    /// The last argument, if there is one.
+    pub(crate) fn arg(&self) -> Option<Arg> {
+        self.share.map(Arg::N)
+    }
 }
 
 /// What becomes of a product.
@@ -126,6 +171,8 @@ impl Matrix {
             return outputs;
         }
         let mut left: Vec<_> = matrices.into_iter().zip(&mut outputs).collect();
+        // Floats first: they need not wait until inputs are quantised, and are done by then.
+        left.sort_by_key(|((m, _), _)| form(m.ty()) != Form::Floats);
         let mut branch = None;
         while let Some(&((first, _), _)) = left.first() {
             let (cols, ty, tokens) = (first.in_len(), first.ty(), rows(first));
@@ -143,18 +190,24 @@ impl Matrix {
                     false => left.push(((m, act), y)),
                 }
             }
-            let grid = together.iter().map(|(m, ..)| blocks_for(ty, m.out_len())).sum();
+            let all = together.iter().map(|(m, ..)| m.out_len()).sum();
+            let start = Start::matrices(device, first.shape, all);
+            let grid = together.iter().map(|(m, ..)| start.blocks(m.out_len())).sum();
+            // Two kernels, for short and for long rows.
+            let (float_name, float_threads) = if cols > 4096 { ("mul_floats_long", 256) } else { ("mul_floats", 128) };
+            let threads = if floats { float_threads } else { start.threads };
             let mut args = structure(&mut together);
             args.extend(inputs(x, ty));
             args.extend([n(cols), n(tokens), Arg::F(divisor)]);
-            let name = if floats { "mul_floats".to_owned() } else { kernel("mul", ty) };
+            args.extend(start.arg());
+            let name = if floats { float_name.to_owned() } else { kernel("mul", ty) };
             // SAFETY: each matrix has `out_len` rows of `cols` values, `x` has `tokens` rows of them, each output a value for
             // each pair.
-            let start = || unsafe { device.launch(&name, [grid, 1, 1], 128, &args) };
+            let begin = || unsafe { device.launch(&name, [grid, 1, 1], threads, &args) };
             // Of two kinds one goes beside the other.
             match branch {
-                None if !left.is_empty() => branch = Some(device.aside(start).1),
-                _ => start(),
+                None if !left.is_empty() => branch = Some(device.aside(begin).1),
+                _ => begin(),
             }
         }
         if let Some(branch) = branch {
@@ -189,7 +242,7 @@ impl Matrix {
             Arg::F(self.scale),
         ];
         // SAFETY: the matrix has four times `width` rows, as long as those of `x`; `values` is as long as its products.
-        unsafe { device.launch(&kernel("mix", self.ty()), [blocks(width, TILES), 1, 1], 128, &args) };
+        unsafe { device.launch(&kernel("mix", self.ty()), [blocks(width, WARPS), 1, 1], 128, &args) };
         Some(out)
     }
 }

@@ -1,8 +1,10 @@
 //! Short convolutions and the gated delta rule.
 
-use crate::buffer::{Floats, blocks, n};
+use crate::buffer::{Floats, Quantised, blocks, n};
 use crate::device::{Arg, Device};
+use crate::matrix::{Form, Matrix, form};
 use crate::ops::{THREADS, WARPS, fits};
+use strata_cpu::Block;
 use strata_cpu::delta::{DeltaShape, Updates};
 
 /// What the rows of a window did to a recurrent state; see [`strata_cpu::delta::Updates`].
@@ -10,6 +12,18 @@ pub type Notes = Updates<Floats>;
 
 /// Widths of a head that there are kernels for: their states are kept in registers.
 const WIDTHS: [usize; 6] = [8, 16, 32, 64, 128, 256];
+
+/// Those for which one kernel does all of a window. A block has not enough registers for a wider head's state.
+const WINDOW_WIDTHS: [usize; 5] = [8, 16, 32, 64, 128];
+
+/// Threads of its block: four for each column of a state, or for two columns of a larger one.
+fn window_threads(dim: usize) -> u32 {
+    if dim < 64 { 4 * dim as u32 } else { 2 * dim as u32 }
+}
+
+/// Rows of the longest window that one kernel takes, and taps of its longest convolution.
+const WINDOW: usize = 8;
+const TAPS: usize = 4;
 
 impl Floats {
     /// `silu` of a causal depthwise convolution with weights `[taps][channels]` behind `history`, which stays as it is.
@@ -84,12 +98,8 @@ impl Floats {
         let mut states: Vec<_> = states.into_iter().collect();
         for some in states.chunks_mut(LAYERS) {
             let Some(device) = some.first().map(|(state, _)| state.device().clone()) else { return };
-            let whole = |(state, notes): &(&mut Floats, &Notes)| {
-                state.len() == shape.state_len()
-                    && rows * key_heads * dim <= notes.keys.len()
-                    && rows * value_heads * dim <= notes.deltas.len()
-                    && rows * value_heads <= notes.decays.len()
-            };
+            let whole =
+                |(state, notes): &(&mut Floats, &Notes)| state.len() == shape.state_len() && room(notes, shape, rows);
             if !fits(&device, "noted rows", some.iter().all(whole)) {
                 return;
             }
@@ -103,6 +113,14 @@ impl Floats {
             unsafe { device.launch("replay_layers", grid, THREADS as u32, &args) };
         }
     }
+}
+
+/// Whether notes have room for so many rows.
+fn room(notes: &Notes, shape: DeltaShape, rows: usize) -> bool {
+    let DeltaShape { key_heads, value_heads, dim } = shape;
+    notes.keys.len() >= rows * key_heads * dim
+        && notes.deltas.len() >= rows * value_heads * dim
+        && notes.decays.len() >= rows * value_heads
 }
 
 /// Layers that a kernel takes at a time.
@@ -170,11 +188,7 @@ impl DeltaInputs<'_> {
             && [beta.len(), alpha.len()] == [rows * value_heads; 2]
             && [a.len(), dt.len()] == [value_heads; 2]
             && state_len == shape.state_len();
-        let room = notes.as_ref().is_none_or(|notes| {
-            notes.keys.len() >= rows * key_heads * dim
-                && notes.deltas.len() >= rows * value_heads * dim
-                && notes.decays.len() >= rows * value_heads
-        });
+        let room = notes.as_ref().is_none_or(|notes| room(notes, shape, rows));
         let known = WIDTHS.contains(&dim);
         if !fits(&device, "delta rule", inputs && room)
             || !fits(&device, &format!("heads of width {dim}, of {WIDTHS:?}"), known)
@@ -197,6 +211,92 @@ impl DeltaInputs<'_> {
         let grid = [blocks(value_heads, 1), blocks(dim, 32), 1];
         // SAFETY: a block takes 32 columns of a head's state; the lengths were compared above.
         unsafe { device.launch(&format!("delta_scan_{dim}"), grid, 128, &args) };
+        out
+    }
+}
+
+/// What a delta-net layer has for a window whose rows may be taken back, between its projections.
+pub struct DeltaWindow<'a> {
+    /// `[rows][channels]` before the convolution.
+    pub qkv: Floats,
+    /// What opens the results, `[rows][value_heads * dim]`.
+    pub z: &'a Floats,
+    /// `[rows][value_heads]`
+    pub beta: &'a Floats,
+    /// `[rows][value_heads]`
+    pub alpha: &'a Floats,
+    /// `[value_heads]`
+    pub a: &'a Floats,
+    /// `[value_heads]`
+    pub dt: &'a Floats,
+    /// Weights of the convolution, `[taps][channels]`.
+    pub conv: &'a Floats,
+    /// Taps of the convolution.
+    pub taps: usize,
+    /// Rows ahead of the window's, `[taps - 1][channels]`.
+    pub history: &'a Floats,
+    /// The recurrent state ahead of the window.
+    pub state: &'a Floats,
+    /// Of the norm of the results' heads.
+    pub gamma: &'a Floats,
+    /// Of the same norm.
+    pub eps: f32,
+}
+
+impl DeltaWindow<'_> {
+    /// The convolution, the gated delta rule and the gated norm of its results, `[rows][value_heads * dim]`. State and history stay as
+    /// they are: `inputs` takes the convolution's rows and `notes` what they would do to the state. What `consumer` takes of the
+    /// results is made at once, where that can be.
+    pub fn run(self, shape: DeltaShape, inputs: &mut Floats, notes: &mut Notes, consumer: &Matrix) -> Floats {
+        let DeltaShape { key_heads, value_heads, dim } = shape;
+        let channels = shape.channels();
+        let rows = self.qkv.len() / channels.max(1);
+        let known = WINDOW_WIDTHS.contains(&dim) && (1..=TAPS).contains(&self.taps) && key_heads <= value_heads;
+        if rows > WINDOW || !known {
+            return self.apart(shape, inputs, notes);
+        }
+        let device = self.qkv.device().clone();
+        let mut out = Floats::new(&device, rows * value_heads * dim);
+        let given = rows * channels == self.qkv.len()
+            && self.z.len() == out.len()
+            && [self.beta.len(), self.alpha.len()] == [rows * value_heads; 2]
+            && [self.a.len(), self.dt.len()] == [value_heads; 2]
+            && self.conv.len() == self.taps * channels
+            && self.history.len() == (self.taps - 1) * channels
+            && self.state.len() == shape.state_len()
+            && self.gamma.len() == dim;
+        let room = inputs.len() >= rows * channels && room(notes, shape, rows);
+        if !fits(&device, "delta-net window", given && room) {
+            return out;
+        }
+        let wanted = dim.is_multiple_of(32) && form(consumer.ty()) == Form::Integers(Block::Short);
+        let short = wanted.then(|| Quantised::new(&device, out.len()));
+        let quantised = short.as_ref().map_or([Arg::At(0); 3], |q| [q.values.arg(), q.scales.arg(), q.sums.arg()]);
+        let args = [
+            &[self.qkv.arg(), self.conv.arg(), self.history.arg(), inputs.arg_mut()][..],
+            &[self.beta.arg(), self.alpha.arg(), self.a.arg(), self.dt.arg(), self.state.arg()],
+            &[self.gamma.arg(), self.z.arg(), out.arg_mut()],
+            &[notes.keys.arg_mut(), notes.deltas.arg_mut(), notes.decays.arg_mut()],
+            &quantised,
+            &[n(rows), n(key_heads), n(value_heads), n(self.taps), Arg::F(self.eps)],
+        ]
+        .concat();
+        let name = format!("delta_window_{dim}");
+        // SAFETY: a block takes a value head; the lengths were compared above.
+        unsafe { device.launch(&name, [blocks(value_heads, 1), 1, 1], window_threads(dim), &args) };
+        if let Some(short) = short {
+            out.set_short(short);
+        }
+        out
+    }
+
+    /// The same by a kernel for each.
+    fn apart(self, shape: DeltaShape, inputs: &mut Floats, notes: &mut Notes) -> Floats {
+        let DeltaWindow { qkv, beta, alpha, a, dt, .. } = self;
+        inputs.overwrite(&qkv);
+        let qkv = qkv.conv_silu(self.conv, self.taps, 1, shape.channels(), self.history);
+        let mut out = DeltaInputs { qkv, beta, alpha, a, dt }.scan_noting(shape, self.state, notes);
+        out.gated_norm(self.gamma, self.z, self.eps);
         out
     }
 }

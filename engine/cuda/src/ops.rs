@@ -1,6 +1,6 @@
 //! Operations on rows of floats. Each has the bits of its twin in [`strata_cpu`].
 
-use crate::buffer::{Cache, First, Floats, Memory, blocks, n};
+use crate::buffer::{Cache, First, Floats, Memory, Norm, blocks, n};
 use crate::device::{Arg, Device};
 use crate::error::Error;
 use crate::routing::Note;
@@ -11,6 +11,8 @@ use strata_cpu::rope::Rope;
 pub(crate) const THREADS: usize = 256;
 /// Warps of a block where a warp takes a head.
 pub(crate) const WARPS: usize = 4;
+/// Values of the longest stream that is written and normed by one kernel.
+const NORMED: usize = 4096;
 
 /// A value that ends a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +75,9 @@ impl Floats {
 
     /// Root-mean-square norm of each of `groups` parts of each row; `gamma` is as long as a row.
     pub fn group_norm(&self, gamma: &Floats, groups: usize, eps: f32) -> Floats {
+        if let Some(made) = self.take_norm(Norm::new(gamma, groups, eps)) {
+            return made;
+        }
         let device = self.device();
         let mut out = Floats::new(device, self.len());
         let width = gamma.len() / groups.max(1);
@@ -142,6 +147,36 @@ impl Floats {
             let args = [self.arg_mut(), a.arg(), y.arg(), n(y.len()), n(streams), n(width), found, site, largest];
             // SAFETY: a thread takes a value of `y` and its place in each stream.
             unsafe { device.launch("add_to_streams", [blocks(y.len(), THREADS), 1, 1], THREADS as u32, &args) };
+        }
+    }
+
+    /// [`Floats::add_to_streams`] ahead of a [`Floats::group_norm`] of the streams by `gamma`, which then is made already.
+    pub fn add_to_streams_normed(
+        &mut self,
+        a: &Floats,
+        y: &Floats,
+        width: usize,
+        gamma: &Floats,
+        eps: f32,
+        note: Option<Note<'_>>,
+    ) {
+        if width > NORMED {
+            return self.add_to_streams(a, y, width, note);
+        }
+        let device = self.device().clone();
+        let streams = gamma.len() / width.max(1);
+        let whole = streams * width == gamma.len()
+            && y.len().is_multiple_of(width.max(1))
+            && a.len() * width == y.len() * streams
+            && self.len() == y.len() * streams;
+        if fits(&device, "write to streams and their norm", whole) {
+            let made = Memory::new(&device, self.len() * 4);
+            let [found, site, largest] = Note::args(note.as_ref());
+            let sizes = [n(streams), n(width), Arg::F(eps), found, site, largest];
+            let args = [&[self.arg_mut(), a.arg(), y.arg(), gamma.arg(), made.arg()][..], &sizes].concat();
+            // SAFETY: a block takes a stream of a row, which has a weight; there are as many blocks as weights.
+            unsafe { device.launch("write_norm", [blocks(a.len(), 1), 1, 1], 512, &args) };
+            self.set_norm(Norm::new(gamma, streams, eps), made);
         }
     }
 

@@ -61,16 +61,15 @@ fn order(ty: GgmlType) -> Order {
     }
 }
 
-/// Tiles of a matrix with short rows that a warp takes.
-pub(crate) fn tiles_together(ty: GgmlType) -> u32 {
-    match order(ty) {
-        Order::Tiles(Units { levels: 8, .. }) => 4,
-        Order::Tiles(_) => 2,
-        Order::Plain | Order::Floats(_) => 1,
-    }
-}
-
 impl Shape {
+    /// Eights of units in a row, if the type is arranged in tiles.
+    pub(crate) fn eights(&self) -> Option<usize> {
+        match order(self.ty) {
+            Order::Tiles(Units { values, .. }) => Some((self.cols / values).div_ceil(8)),
+            Order::Plain | Order::Floats(_) => None,
+        }
+    }
+
     /// Bytes of a row as the file has it.
     pub fn file_row(&self) -> usize {
         self.cols / self.ty.block_values() * self.ty.block_bytes()

@@ -273,8 +273,9 @@ impl Exchange {
             let ((), branch) = device.aside(|| shared(self.shared_results.arg_address()));
             routed.choose(factors, None);
             let args = [&[routed.ids.arg()][..], &addresses, &lists, &results, &sizes].concat();
-            // SAFETY: the plan has room for a group, an entry and a result for each pair.
-            unsafe { device.launch("plan_resident", [blocks(pairs, 128), 1, 1], 128, &args) };
+            let one = fits(device, "pairs of a window", pairs <= 256);
+            // SAFETY: the plan has room for a group, an entry and a result for each pair, and a thread takes one.
+            unsafe { device.launch("plan_resident", [one.into(), 1, 1], 256, &args) };
             run_at(x, plan, pairs, pairs, kinds, self.middle_results.arg_address());
             device.join(branch);
             finish(&mut out);

@@ -8,6 +8,9 @@
 //! first measurement the most used ones get slots, as many as fit in BUDGET_MIB together with everything else; then so many of which
 //! nothing is known, which stay or make room for those that are used). Seven times
 //! ROUNDS rounds of WINDOW rows are timed, each window being kept whole, as if every draft were right.
+//!
+//! With `clock` behind all that, the kernels of one more round are listed as they begin: when, in nanoseconds from the first,
+//! how long a kernel was there before it could go on, how long until the next could, and how long it was itself at work.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -75,7 +78,7 @@ impl Text<'_> {
         Ok(count as f64 / began.elapsed().as_secs_f64())
     }
 
-    /// Prints when the kernels of a round begin, those of two layers of each kind one by one.
+    /// Prints when the kernels of a round begin, the first ones one by one, and how long each kind takes.
     fn clock(&mut self, device: &Device, watch: &mut Watch) -> Result<(), Box<dyn Error>> {
         device.kernel_starts()?;
         self.rounds(1, watch)?;
@@ -88,13 +91,9 @@ impl Text<'_> {
             let sum = sums.entry(this.name).or_default();
             *sum = (sum.0 + 1, sum.1 + took);
             if at < 130 {
-                println!(
-                    "{:9} {:7} {:6} {}",
-                    this.followed - first,
-                    this.followed as i64 - this.started as i64,
-                    took,
-                    this.name
-                );
+                let ns = |to: u64, from: u64| to as i64 - from as i64;
+                let (led, ran) = (ns(this.followed, this.started), ns(this.ended, this.followed));
+                println!("{:9} {led:7} {took:6} {ran:6} {}", this.followed - first, this.name);
             }
         }
         for (name, (times, sum)) in sums {

@@ -279,9 +279,11 @@ impl<O: Ops> Model<O> {
                 TokenMixer::Delta(_) => "delta-net",
                 TokenMixer::Attention(_) => "attention",
             };
-            self.write(&mut r, weights.as_ref(), &y, first, || format!("layer {i} ({kind})"))?;
+            let place = || format!("layer {i} ({kind})");
+            self.write(&mut r, weights.as_ref(), &y, Some(&layer.moe_in), first, place)?;
 
-            self.moe(i, &layer.moe_in, &layer.moe, &mut r, first, observer)?;
+            let next = self.reader_behind(i);
+            self.moe(i, &layer.moe_in, &layer.moe, &mut r, next, first, observer)?;
             if observer.wants_residuals() {
                 observer.residual(i, &ops.download(&r));
             }
@@ -292,6 +294,14 @@ impl<O: Ops> Model<O> {
             Want::All => self.logits(&r, first)?,
         };
         ops.failure().map_or(Ok(Output { logits, residual: r }), Err)
+    }
+
+    /// What reads the residual streams as a layer leaves them. The n-gram module adds to them first.
+    fn reader_behind(&self, layer: usize) -> Option<&Mixer<O>> {
+        let next = layer + 1;
+        let added = self.weights.ngram.is_some() && self.config.ngram.as_ref().is_some_and(|n| n.layer == next);
+        let reader = self.weights.layers.get(next).map_or(&self.weights.head_in, |layer| &layer.mixer_in);
+        (!added).then_some(reader)
     }
 
     /// The embeddings of tokens, `[rows][hidden]`.
@@ -324,13 +334,14 @@ impl<O: Ops> Model<O> {
         Ok(self.ops.download(&logits))
     }
 
-    /// A layer's mixture of experts, from its read of the residual streams to its write.
+    /// A layer's mixture of experts, from its read of the residual streams to its write; `next` reads them then.
     pub(crate) fn moe(
         &self,
         i: usize,
         mixer: &Mixer<O>,
         w: &MoeWeights<O>,
         r: &mut O::Buf,
+        next: Option<&Mixer<O>>,
         first: usize,
         observer: &mut dyn Observer,
     ) -> Result<()> {
@@ -344,7 +355,7 @@ impl<O: Ops> Model<O> {
         observer.routing(i, &routing);
         let y = ops.expert_sum(&w.experts, &w.shared, &opening, &x, &routing);
         observer.experts(i);
-        self.write(r, weights.as_ref(), &y, first, || format!("layer {i} (experts)"))
+        self.write(r, weights.as_ref(), &y, next, first, || format!("layer {i} (experts)"))
     }
 
     /// Whether the residual streams are numbers.
@@ -362,16 +373,17 @@ impl<O: Ops> Model<O> {
         self.ops.mix(w, r, &self.config)
     }
 
-    /// A hyper-connection's write: the block's output into every stream, which must be numbers then.
+    /// A hyper-connection's write: the block's output into every stream, which must be numbers then, and are read by `next`.
     pub(crate) fn write(
         &self,
         r: &mut O::Buf,
         weights: Option<&O::Buf>,
         y: &O::Buf,
+        next: Option<&Mixer<O>>,
         first: usize,
         place: impl Fn() -> String,
     ) -> Result<()> {
-        numbers(self.ops.write(r, weights, y, &self.config, &place), first, place)
+        numbers(self.ops.write(r, weights, y, next, &self.config, &place), first, place)
     }
 
     fn ngram(
@@ -409,20 +421,19 @@ impl<O: Ops> Model<O> {
         state: &mut O::Buf,
         notes: Option<&mut DeltaNotes<O::Buf>>,
     ) -> O::Buf {
-        let (d, ops) = (self.config.delta, &self.ops);
-        let shape = d.shape();
-        let [qkv, z, beta, alpha] = ops.mul_all([&w.qkv, &w.z, &w.beta, &w.alpha], x);
-        let mut o = match notes {
+        let (c, ops) = (&self.config, &self.ops);
+        let (d, shape) = (c.delta, c.delta.shape());
+        let projected = ops.mul_all([&w.qkv, &w.z, &w.beta, &w.alpha], x);
+        let o = match notes {
             None => {
+                let [qkv, z, beta, alpha] = projected;
                 let qkv = ops.conv_silu(&qkv, &w.conv, d.taps, 1, shape.channels(), conv);
-                ops.delta_scan(shape, qkv, &beta, &alpha, &w.a, &w.dt, state)
+                let mut o = ops.delta_scan(shape, qkv, &beta, &alpha, &w.a, &w.dt, state);
+                ops.gated_norm(&mut o, &w.norm, &z, c.eps);
+                o
             }
-            Some(DeltaNotes { inputs, updates }) => {
-                let qkv = ops.conv_silu_noting(&qkv, &w.conv, d.taps, 1, shape.channels(), conv, inputs);
-                ops.delta_scan_noting(shape, qkv, &beta, &alpha, &w.a, &w.dt, state, updates)
-            }
+            Some(notes) => ops.delta_noting(w, c, projected, conv, state, notes),
         };
-        ops.gated_norm(&mut o, &w.norm, &z, self.config.eps);
         ops.mul(&w.out, &o)
     }
 

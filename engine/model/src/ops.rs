@@ -4,7 +4,8 @@ use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::forward::{Model, Observer, Output};
 use crate::state::State;
-use crate::weights::Mixer;
+use crate::weights::{DeltaWeights, Mixer};
+use crate::window::DeltaNotes;
 use strata_cpu::attention::AttentionShape;
 use strata_cpu::delta::DeltaShape;
 use strata_cpu::rope::Rope;
@@ -245,15 +246,20 @@ pub trait Ops {
         let gate = self.mul(&w.up, &low);
         (self.mix_streams(&gate, &n, c.streams, c.hidden), weights)
     }
-    /// A hyper-connection's write, [`Ops::add_to_streams`], if it has weights, and [`Ops::nonfinite`] of rows of streams.
+    /// A hyper-connection's write, [`Ops::add_to_streams`], if it has weights, and [`Ops::nonfinite`] of rows of streams. `next` is what
+    /// reads the streams as they are then, if that is known: a device may begin with it.
     fn write(
         &self,
         r: &mut Self::Buf,
         weights: Option<&Self::Buf>,
         y: &Self::Buf,
+        _next: Option<&Mixer<Self>>,
         c: &ModelConfig,
         place: &dyn Fn() -> String,
-    ) -> Option<(usize, &'static str)> {
+    ) -> Option<(usize, &'static str)>
+    where
+        Self: Sized,
+    {
         if let Some(a) = weights {
             self.add_to_streams(r, a, y, c.hidden);
         }
@@ -298,6 +304,28 @@ pub trait Ops {
     }
     /// Norm of each head with `gamma`, times `sigmoid(z)`, in place.
     fn gated_norm(&self, o: &mut Self::Buf, gamma: &Self::Buf, z: &Self::Buf, eps: f32);
+    /// What a delta-net layer does between its projections, for rows that may be taken back: [`Ops::conv_silu_noting`],
+    /// [`Ops::delta_scan_noting`] and [`Ops::gated_norm`]. `projected` are those of the queries, keys and values, then z, beta and
+    /// alpha. Returns the inputs of the last projection.
+    fn delta_noting(
+        &self,
+        w: &DeltaWeights<Self>,
+        c: &ModelConfig,
+        projected: [Self::Buf; 4],
+        conv: &Self::Buf,
+        state: &Self::Buf,
+        notes: &mut DeltaNotes<Self::Buf>,
+    ) -> Self::Buf
+    where
+        Self: Sized,
+    {
+        let [qkv, z, beta, alpha] = projected;
+        let (shape, DeltaNotes { inputs, updates }) = (c.delta.shape(), notes);
+        let qkv = self.conv_silu_noting(&qkv, &w.conv, c.delta.taps, 1, shape.channels(), conv, inputs);
+        let mut o = self.delta_scan_noting(shape, qkv, &beta, &alpha, &w.a, &w.dt, state, updates);
+        self.gated_norm(&mut o, &w.norm, &z, c.eps);
+        o
+    }
     /// Splits heads of `2 * dim` values into their first and second halves.
     fn split_heads(&self, x: &Self::Buf, dim: usize) -> (Self::Buf, Self::Buf);
     /// Appends the keys of blocks `from..to` to `blocks`: mean of the block's raw keys, norm, rotation at the block's

@@ -12,7 +12,7 @@ pub struct Mixer<O: Ops> {
 }
 
 /// A gated delta-net layer's mixer.
-pub(crate) struct DeltaWeights<O: Ops> {
+pub struct DeltaWeights<O: Ops> {
     pub(crate) qkv: O::Matrix,
     pub(crate) z: O::Matrix,
     pub(crate) beta: O::Matrix,

@@ -36,7 +36,7 @@ pub(crate) struct Window<O: Ops> {
 }
 
 /// What the rows of a window would do to a delta-net layer.
-pub(crate) struct DeltaNotes<B> {
+pub struct DeltaNotes<B> {
     /// Inputs of the short convolution, `[room][channels]`.
     pub(crate) inputs: B,
     /// Changes of the recurrent state.

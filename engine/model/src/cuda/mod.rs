@@ -6,6 +6,7 @@
 
 mod adapt;
 mod experts;
+mod fused;
 mod host;
 mod link;
 mod prefill;
@@ -27,7 +28,8 @@ use crate::error::{Error, Result};
 use crate::forward::{Model, Observer, Output};
 use crate::ops::{Advance, DeltaUpdates, ExpertTensors, Ops, Routing, SharedExpert};
 use crate::state::State;
-use crate::weights::Mixer;
+use crate::weights::{DeltaWeights, Mixer};
+use crate::window::DeltaNotes;
 use link::Link;
 use recording::{Recording, lock};
 use residency::Residency;
@@ -290,20 +292,7 @@ impl Ops for CudaOps {
     }
 
     fn mix(&self, w: &Mixer<CudaOps>, r: &Floats, c: &ModelConfig) -> (Floats, Option<Floats>) {
-        let divisor = c.streams as f32;
-        let n = r.group_norm(&w.norm, c.streams, c.eps);
-        let (low, weights) = match &w.inject {
-            Some(inject) => {
-                let [low, weights] = Matrix::mul_all([(&w.down, Act::Silu), (inject, Act::Inject)], &n, divisor);
-                (low, Some(weights))
-            }
-            None => {
-                let [low] = Matrix::mul_all([(&w.down, Act::Silu)], &n, divisor);
-                (low, None)
-            }
-        };
-        let mixed = w.up.mix(&low, &n, c.streams, c.hidden);
-        (mixed.unwrap_or_else(|| w.up.mul(&low).mix_streams(&n, c.streams, c.hidden)), weights)
+        self.read_streams(w, r, c)
     }
 
     fn write(
@@ -311,22 +300,11 @@ impl Ops for CudaOps {
         r: &mut Floats,
         weights: Option<&Floats>,
         y: &Floats,
+        next: Option<&Mixer<CudaOps>>,
         c: &ModelConfig,
         place: &dyn Fn() -> String,
     ) -> Option<(usize, &'static str)> {
-        let record = |recording: &mut Recording| {
-            let Some(a) = weights else { return false };
-            let site = recording.site(c.residual_len(), place());
-            r.add_to_streams(a, y, c.hidden, Some(Note { found: &recording.found, site, largest: LARGEST }));
-            true
-        };
-        if self.recording(record) == Some(true) {
-            return None;
-        }
-        if let Some(a) = weights {
-            r.add_to_streams(a, y, c.hidden, None);
-        }
-        self.nonfinite(r, c.residual_len(), place)
+        self.write_streams(r, weights, y, next, c, place)
     }
 
     fn add(&self, x: &mut Floats, y: &Floats) {
@@ -404,6 +382,18 @@ impl Ops for CudaOps {
 
     fn gated_norm(&self, o: &mut Floats, gamma: &Floats, z: &Floats, eps: f32) {
         o.gated_norm(gamma, z, eps);
+    }
+
+    fn delta_noting(
+        &self,
+        w: &DeltaWeights<CudaOps>,
+        c: &ModelConfig,
+        projected: [Floats; 4],
+        conv: &Floats,
+        state: &Floats,
+        notes: &mut DeltaNotes<Floats>,
+    ) -> Floats {
+        fused::delta_window(w, c, projected, conv, state, notes)
     }
 
     fn split_heads(&self, x: &Floats, dim: usize) -> (Floats, Floats) {

@@ -330,8 +330,10 @@ impl<O: Ops> DraftLayer<O> {
         let (x, weights) = model.mix(&self.attention_in, &r);
         let (keys, values) = (&mut state.keys, &mut state.values);
         let y = model.attention(self.block, &self.attention, &x, position, 1, keys, values, None).map_err(drafting)?;
-        model.write(&mut r, weights.as_ref(), &y, position, String::new).map_err(drafting)?;
-        model.moe(self.block, &self.moe_in, &self.moe, &mut r, position, &mut Silent).map_err(drafting)?;
+        model.write(&mut r, weights.as_ref(), &y, Some(&self.moe_in), position, String::new).map_err(drafting)?;
+        model
+            .moe(self.block, &self.moe_in, &self.moe, &mut r, Some(&self.head_in), position, &mut Silent)
+            .map_err(drafting)?;
         Ok(r)
     }
 }

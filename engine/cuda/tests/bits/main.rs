@@ -3,6 +3,8 @@
 // Tests fail by panicking, in their helpers too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod fused;
+
 use strata_cpu::attention::{self, AttentionShape};
 use strata_cpu::delta::{self, DeltaShape, Updates};
 use strata_cpu::experts::{self, Choices, GateUp, Shared};
