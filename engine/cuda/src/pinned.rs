@@ -27,7 +27,12 @@ impl Pinned {
         let locked = unsafe {
             sys::cuMemHostRegister_v2(host, bytes, sys::CU_MEMHOSTREGISTER_DEVICEMAP | sys::CU_MEMHOSTREGISTER_PORTABLE)
                 .result()
-                .and_then(|()| sys::cuMemHostGetDevicePointer_v2(&raw mut address, host, 0).result())
+                .and_then(|()| {
+                    let found = sys::cuMemHostGetDevicePointer_v2(&raw mut address, host, 0).result();
+                    found.inspect_err(|_| {
+                        let _ = sys::cuMemHostUnregister(host);
+                    })
+                })
         };
         locked.map_err(driver(format!("page-locking {bytes} bytes of host memory")))?;
         Ok(Pinned { device: device.clone(), tensor: tensor.clone(), address })

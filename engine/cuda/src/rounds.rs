@@ -12,7 +12,7 @@ use crate::slots::Slots;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Clock cycles that a kernel waits for the host, in units of 2^20: some three seconds at 1.4 GHz or more.
+/// Clock cycles that a kernel waits for the host, in units of 2^20: some two seconds at 2 GHz.
 const PATIENCE: u32 = 4096;
 
 /// Experts of a layer that can be streamed in a round.

@@ -127,7 +127,10 @@ impl<O: Ops> Model<O> {
         observer: &mut dyn Observer,
     ) -> Result<Output<O>> {
         let mut window = std::mem::replace(&mut state.window, Window::new());
-        window.reserve(self.config(), self.ops(), tokens.len());
+        if window.reserve(self.config(), self.ops(), tokens.len()) {
+            // What a device keeps may note rows in the buffers of before.
+            state.kept = O::Kept::default();
+        }
         state.broken = true;
         let output = self.pass(state, tokens, Want::All, observer, Some(&mut window));
         match &output {

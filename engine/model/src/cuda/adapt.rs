@@ -10,7 +10,7 @@ use crate::forward::{CacheRound, Model, Observer};
 use std::collections::HashMap;
 use std::sync::Arc;
 use strata_cuda::Courier;
-use strata_policy::cache::{Admission, Cache, CacheParams, Capacity, Change, Key, Phase, Shape, Start};
+use strata_policy::cache::{Admission, Cache, CacheParams, Capacity, Change, Key, Phase, Rule, Shape, Start};
 
 /// One in so many slots takes copies under way where victims stay until those have landed and nothing says how many may come at a time.
 const SPARE: usize = 16;
@@ -91,6 +91,12 @@ impl Model<CudaOps> {
         let bytes = sources.iter().map(|source| source.shapes.iter().map(|s| s.file_bytes() as u64).sum()).collect();
         let experts = sources.iter().map(|source| source.host.count).max().unwrap_or(0);
         let shape = Shape::new(sources.len(), experts, bytes).map_err(wrong)?;
+        if params.rule == Rule::Infinite && count < shape.keys() {
+            let (keys, here) = (shape.keys(), count);
+            return Err(Error::Cache(format!(
+                "the policy `infinite` needs a slot for each of {keys} experts; there are {here}"
+            )));
+        }
         let asked = *params;
         let params = CacheParams { capacity: Capacity::Slots(count - spare), insert_budget, ..asked };
         let held = residency.held();

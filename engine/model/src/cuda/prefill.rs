@@ -92,6 +92,8 @@ impl CudaOps {
         if residency.lent() == 0 {
             return;
         }
+        // Rotations of a long chunk may be in lent memory.
+        *lock(&self.turns) = None;
         if self.device.take_back().is_none() {
             return;
         }
@@ -108,6 +110,7 @@ impl CudaOps {
 impl Drop for CudaOps {
     fn drop(&mut self) {
         // The device would hold the slots otherwise, and they the device.
+        *lock(&self.turns) = None;
         self.device.take_back();
     }
 }

@@ -32,6 +32,8 @@ struct Program {
     layout: Layout,
     outbox: Arc<Outbox>,
     exchange: Arc<Exchange>,
+    /// The link, if there was one when the pass was recorded: its kernels bring nothing otherwise.
+    link: Option<Arc<Link>>,
     /// For each check the values of a row and a place in words.
     checks: Vec<(usize, String)>,
     found: Floats,
@@ -252,6 +254,7 @@ impl Model<CudaOps> {
             layout,
             outbox,
             exchange,
+            link: recording.link,
             checks: recording.checks,
             found: recording.found,
             residual,
@@ -284,7 +287,9 @@ impl Model<CudaOps> {
             inbox.write(layout.ngram, &looked_up(&w.table, &self.ngram_rows(before, tokens)));
         }
         program.graph.launch();
-        let served = self.serve(&program.exchange, round, observer);
+        // Nothing runs that would come to any layer.
+        ops.failure().map_or(Ok(()), Err)?;
+        let served = self.serve(program, round, observer);
         if served.is_err() {
             program.exchange.give_up(round);
         }
@@ -308,10 +313,9 @@ impl Model<CudaOps> {
     }
 
     /// The host's part of a round: layer after layer, what the kernels ask for.
-    fn serve(&self, exchange: &Exchange, round: u32, observer: &mut dyn Observer) -> Result<()> {
-        let ops = self.ops();
+    fn serve(&self, program: &Program, round: u32, observer: &mut dyn Observer) -> Result<()> {
+        let (ops, exchange, link) = (self.ops(), &program.exchange, program.link.as_deref());
         let residency = lock(&ops.residency).clone();
-        let link = lock(&ops.link).clone();
         ops.forget_uses();
         let mut routing = Routing { used: self.config().experts_used, ..Routing::default() };
         for (i, layer) in self.weights.layers.iter().enumerate() {
@@ -334,7 +338,7 @@ impl Model<CudaOps> {
             exchange.routing(&mut routing.ids, &mut routing.weights);
             observer.routing(i, &routing);
             ops.used_experts(experts.layer(), &routing.ids);
-            experts.serve(&ops.cpu, exchange, residency.as_deref(), link.as_deref(), round, &routing);
+            experts.serve(&ops.cpu, exchange, residency.as_deref(), link, round, &routing);
             observer.experts(i);
         }
         Ok(())
