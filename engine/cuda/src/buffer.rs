@@ -127,11 +127,11 @@ impl Quantised {
     }
 }
 
-/// The kernel that quantises in blocks, and the values of a block. A warp takes at least one.
-pub(crate) fn quantiser(block: Blocks) -> (&'static str, usize) {
+/// The kernel that quantises in blocks, the values of a block, and the values that 128 threads take.
+pub(crate) fn quantiser(block: Blocks) -> (&'static str, usize, usize) {
     match block {
-        Blocks::Short => ("quantise_short", 32),
-        Blocks::Long => ("quantise_long", 256),
+        Blocks::Short => ("quantise_short", 32, 512),
+        Blocks::Long => ("quantise_long", 256, 1024),
     }
 }
 
@@ -277,14 +277,14 @@ impl Floats {
             Blocks::Short => &self.short,
             Blocks::Long => &self.long,
         };
-        let (kernel, per_block) = quantiser(block);
+        let (kernel, per_block, at_once) = quantiser(block);
         form.get_or_init(|| {
             let device = &self.memory.device;
             let (len, blocks_) = (self.len, self.len / per_block);
             let form = Quantised::new(device, len);
             let args = [self.arg(), form.values.arg(), form.scales.arg(), form.sums.arg(), n(blocks_)];
-            // SAFETY: the outputs have an entry for each value, 32 values and 16 values of whole blocks; a warp takes a block.
-            unsafe { device.launch(kernel, [blocks(blocks_, 4), 1, 1], 128, &args) };
+            // SAFETY: the outputs have an entry for each value, 32 values and 16 values of whole blocks.
+            unsafe { device.launch(kernel, [blocks(len, at_once), 1, 1], 128, &args) };
             form
         })
     }

@@ -109,12 +109,12 @@ pub(crate) fn experts(x: &Floats, groups: &Groups, kinds: &Kinds, between: &Betw
     product(ups.arg(), tokens.arg(), &inputs(x, up.0), up, middle, [width, hidden]);
     let form = &between.form;
     let form = [behind(&form.values, begin), behind(&form.scales, begin / 8), behind(&form.sums, begin / 8)];
-    let (quantise, each) = quantiser(between.block);
+    let (quantise, each, at_once) = quantiser(between.block);
     let form_args = [&[middle][..], &form, &[n(len / each)]].concat();
-    // SAFETY: a thread takes a value of both; then a warp takes some blocks, for which there is room.
+    // SAFETY: a thread takes a value of both; then there is room for what whole blocks become.
     unsafe {
         device.launch("swiglu", [blocks(len, 256), 1, 1], 256, &[open, middle, n(len)]);
-        device.launch(quantise, [blocks(len / each, 4), 1, 1], 128, &form_args);
+        device.launch(quantise, [blocks(len, at_once), 1, 1], 128, &form_args);
     }
     product(downs.arg(), Arg::At(0), &form, down, Arg::At(results), [hidden, width]);
 }
