@@ -431,8 +431,7 @@ impl Device {
         if bytes > 0 {
             // SAFETY: as the caller says.
             self.attempt(|inner| unsafe {
-                inner.behind_kernel.store(false, Ordering::Relaxed);
-                result::memcpy_dtod_async(to, from, bytes, inner.current()).map_err(driver("copying on the GPU"))
+                result::memcpy_dtod_async(to, from, bytes, inner.plainly()).map_err(driver("copying on the GPU"))
             });
         }
     }
@@ -445,8 +444,7 @@ impl Device {
         if bytes > 0 {
             // SAFETY: as the caller says.
             self.attempt(|inner| unsafe {
-                inner.behind_kernel.store(false, Ordering::Relaxed);
-                result::memset_d8_async(to, byte, bytes, inner.current()).map_err(driver("filling memory of the GPU"))
+                result::memset_d8_async(to, byte, bytes, inner.plainly()).map_err(driver("filling memory of the GPU"))
             });
         }
     }

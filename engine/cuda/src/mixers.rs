@@ -217,18 +217,10 @@ impl DeltaInputs<'_> {
 
 /// What a delta-net layer has for a window whose rows may be taken back, between its projections.
 pub struct DeltaWindow<'a> {
-    /// `[rows][channels]` before the convolution.
-    pub qkv: Floats,
+    /// What the delta rule takes, its `qkv` before the convolution.
+    pub rule: DeltaInputs<'a>,
     /// What opens the results, `[rows][value_heads * dim]`.
     pub z: &'a Floats,
-    /// `[rows][value_heads]`
-    pub beta: &'a Floats,
-    /// `[rows][value_heads]`
-    pub alpha: &'a Floats,
-    /// `[value_heads]`
-    pub a: &'a Floats,
-    /// `[value_heads]`
-    pub dt: &'a Floats,
     /// Weights of the convolution, `[taps][channels]`.
     pub conv: &'a Floats,
     /// Taps of the convolution.
@@ -250,17 +242,18 @@ impl DeltaWindow<'_> {
     pub fn run(self, shape: DeltaShape, inputs: &mut Floats, notes: &mut Notes, consumer: &Matrix) -> Floats {
         let DeltaShape { key_heads, value_heads, dim } = shape;
         let channels = shape.channels();
-        let rows = self.qkv.len() / channels.max(1);
+        let DeltaInputs { qkv, beta, alpha, a, dt } = &self.rule;
+        let rows = qkv.len() / channels.max(1);
         let known = WINDOW_WIDTHS.contains(&dim) && (1..=TAPS).contains(&self.taps) && key_heads <= value_heads;
         if rows > WINDOW || !known {
             return self.apart(shape, inputs, notes);
         }
-        let device = self.qkv.device().clone();
+        let device = qkv.device().clone();
         let mut out = Floats::new(&device, rows * value_heads * dim);
-        let given = rows * channels == self.qkv.len()
+        let given = rows * channels == qkv.len()
             && self.z.len() == out.len()
-            && [self.beta.len(), self.alpha.len()] == [rows * value_heads; 2]
-            && [self.a.len(), self.dt.len()] == [value_heads; 2]
+            && [beta.len(), alpha.len()] == [rows * value_heads; 2]
+            && [a.len(), dt.len()] == [value_heads; 2]
             && self.conv.len() == self.taps * channels
             && self.history.len() == (self.taps - 1) * channels
             && self.state.len() == shape.state_len()
@@ -273,8 +266,8 @@ impl DeltaWindow<'_> {
         let short = wanted.then(|| Quantised::new(&device, out.len()));
         let quantised = short.as_ref().map_or([Arg::At(0); 3], |q| [q.values.arg(), q.scales.arg(), q.sums.arg()]);
         let args = [
-            &[self.qkv.arg(), self.conv.arg(), self.history.arg(), inputs.arg_mut()][..],
-            &[self.beta.arg(), self.alpha.arg(), self.a.arg(), self.dt.arg(), self.state.arg()],
+            &[qkv.arg(), self.conv.arg(), self.history.arg(), inputs.arg_mut()][..],
+            &[beta.arg(), alpha.arg(), a.arg(), dt.arg(), self.state.arg()],
             &[self.gamma.arg(), self.z.arg(), out.arg_mut()],
             &[notes.keys.arg_mut(), notes.deltas.arg_mut(), notes.decays.arg_mut()],
             &quantised,
@@ -292,10 +285,9 @@ impl DeltaWindow<'_> {
 
     /// The same by a kernel for each.
     fn apart(self, shape: DeltaShape, inputs: &mut Floats, notes: &mut Notes) -> Floats {
-        let DeltaWindow { qkv, beta, alpha, a, dt, .. } = self;
-        inputs.overwrite(&qkv);
-        let qkv = qkv.conv_silu(self.conv, self.taps, 1, shape.channels(), self.history);
-        let mut out = DeltaInputs { qkv, beta, alpha, a, dt }.scan_noting(shape, self.state, notes);
+        inputs.overwrite(&self.rule.qkv);
+        let qkv = self.rule.qkv.conv_silu(self.conv, self.taps, 1, shape.channels(), self.history);
+        let mut out = DeltaInputs { qkv, ..self.rule }.scan_noting(shape, self.state, notes);
         out.gated_norm(self.gamma, self.z, self.eps);
         out
     }

@@ -1,6 +1,6 @@
 //! Branches of a graph.
 
-use super::{Device, lock};
+use super::{Device, Inner, lock};
 use crate::error::{Result, driver};
 use cudarc::driver::{result, sys};
 use std::sync::atomic::Ordering;
@@ -32,10 +32,9 @@ impl Device {
         if let Some(recording) = &mut *lock(&self.inner.recording) {
             recording.waiting = Some(Vec::new());
         }
-        self.inner.now.store(1, Ordering::Relaxed);
+        self.inner.turn_to(1);
         let made = f();
-        self.inner.now.store(0, Ordering::Relaxed);
-        self.inner.behind_kernel.store(false, Ordering::Relaxed);
+        self.inner.turn_to(0);
         (made, Aside(true))
     }
 
@@ -56,10 +55,9 @@ impl Device {
     /// that it gives back would be others' at once.
     pub(crate) fn beside(&self, f: impl FnOnce()) {
         if self.order(self.inner.stream, self.inner.bringing) {
-            self.inner.now.store(2, Ordering::Relaxed);
+            self.inner.turn_to(2);
             f();
-            self.inner.now.store(0, Ordering::Relaxed);
-            self.inner.behind_kernel.store(false, Ordering::Relaxed);
+            self.inner.turn_to(0);
         }
     }
 
@@ -90,6 +88,20 @@ impl Device {
             }
         });
         done.is_some()
+    }
+}
+
+impl Inner {
+    /// The stream on which things are started now, for what is no kernel: the kernel behind it waits until it has ended.
+    pub(super) fn plainly(&self) -> sys::CUstream {
+        self.behind_kernel.store(false, Ordering::Relaxed);
+        self.current()
+    }
+
+    /// Starts things on another stream from now on.
+    fn turn_to(&self, stream: u8) {
+        self.now.store(stream, Ordering::Relaxed);
+        self.behind_kernel.store(false, Ordering::Relaxed);
     }
 }
 

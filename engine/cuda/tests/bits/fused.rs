@@ -4,7 +4,7 @@ use super::{Numbers, cpu, gpu, same, tensor};
 use strata_cpu::delta::{self, DeltaShape, Updates};
 use strata_cpu::experts::GateUp;
 use strata_cpu::{Isa, Rows, conv, elementwise, norm};
-use strata_cuda::{DeltaWindow, Exchange, Experts, Floats, Matrix, Note, Routed, SharedExpert, Sizes};
+use strata_cuda::{DeltaInputs, DeltaWindow, Exchange, Experts, Floats, Matrix, Note, Routed, SharedExpert, Sizes};
 use strata_gguf::GgmlType;
 
 /// Values that are no numbers, or whose squares are none.
@@ -69,12 +69,8 @@ fn windows_of_delta_net_layers() {
                 };
                 let (there, before) = (up(&state), up(&history));
                 let window = DeltaWindow {
-                    qkv: up(&x),
+                    rule: DeltaInputs { qkv: up(&x), beta: &up(&beta), alpha: &up(&alpha), a: &up(&a), dt: &up(&dt) },
                     z: &up(&z),
-                    beta: &up(&beta),
-                    alpha: &up(&alpha),
-                    a: &up(&a),
-                    dt: &up(&dt),
                     conv: &up(&w),
                     taps,
                     history: &before,

@@ -6,7 +6,7 @@ use crate::config::ModelConfig;
 use crate::ops::Ops;
 use crate::weights::{DeltaWeights, Mixer};
 use crate::window::DeltaNotes;
-use strata_cuda::{Act, DeltaWindow, Floats, Matrix, Note};
+use strata_cuda::{Act, DeltaInputs, DeltaWindow, Floats, Matrix, Note};
 
 /// [`Ops::delta_noting`].
 pub(super) fn delta_window(
@@ -19,12 +19,8 @@ pub(super) fn delta_window(
 ) -> Floats {
     let [qkv, z, beta, alpha] = projected;
     let window = DeltaWindow {
-        qkv,
+        rule: DeltaInputs { qkv, beta: &beta, alpha: &alpha, a: &w.a, dt: &w.dt },
         z: &z,
-        beta: &beta,
-        alpha: &alpha,
-        a: &w.a,
-        dt: &w.dt,
         conv: &w.conv,
         taps: c.delta.taps,
         history,
